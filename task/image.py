@@ -154,7 +154,8 @@ def split_image_list(text: str) -> tuple[str, ...]:
     """Return the entries of an `image-list`, trimmed, without empty ones,
     one for each result of `parse_image_list`.
     """
-    return tuple(filter(None, map(str.strip, text.split(","))))
+    entries = map(str.strip, text.split(","))
+    return tuple(entry for entry in entries if entry)
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:

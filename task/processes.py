@@ -457,6 +457,7 @@ class Watch:
         git_dir: str = "",
         stop: Callable[[str], str] | None = None,
     ) -> None:
+        """`running` is the command, an `sh.RunningCommand`."""
         self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
         self._timeout, self._late, self._stall = limits
@@ -466,8 +467,12 @@ class Watch:
         self._stop = stop
         self._before = weight(git_dir) if git_dir else 0
         self._terminated = 0.0  # when the command got SIGTERM
-        self._moved: int | None = None
-        self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
+        self._moved: int | None = None  # bytes at the last look; None if unknown
+        now = time.monotonic()
+        self._began = now
+        self._moved_at = now
+        self._looked = now
+        self._weighed = now
 
     def end(self) -> None:
         """Stop the command now. A signal handler may call this."""
@@ -519,7 +524,8 @@ class Watch:
             while count_before < output.count <= self._bounds.messages:  # until nothing arrives
                 count_before = output.count
                 output.take(keep=not self.why)
-        self.why = self.why or self._too_much(time.monotonic())
+        if not self.why:
+            self.why = self._too_much(time.monotonic())
 
     def _look(self, now: float) -> None:
         """Terminate the command if it has exceeded a limit, and kill it if it does not exit."""

@@ -199,12 +199,15 @@ class _Builder:
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
         """Add a value to the open container: as an item, as the next key, or as the value of the
         pending key. Without an open container, the value is a document.
+
+        `size` is the number of values in it, with aliases expanded.
         """
         self._sizes[-1] += size
         if self._sizes[-1] > self._how.most > 0:
             raise Malformed("document contains excessive aliasing")
         if anchor:
             self._anchors[anchor] = (value, size)
+
         if not self._stack:
             self._done.append(self._how.value(value))
             return

@@ -246,6 +246,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    """Print the version and exit, if `--version` is set."""
     if wanted:
         typer.echo(f"image-update {__version__}")
         raise typer.Exit
@@ -265,7 +266,7 @@ def _root_options(
         ),
     ] = False,
 ) -> None:
-    del version
+    del version  # `_version` has already handled it
     if not context.invoked_subcommand:
         typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))

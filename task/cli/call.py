@@ -183,6 +183,10 @@ class Call:
     """A call to the command line. Commands get the call from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
+        """Read the arguments and, if there is one, the form.
+
+        `group` has the commands. The form's parameters become variables in `os.environ`.
+        """
         self._group = group
         self.command = argv[0] if argv and argv[0] in group.commands else ""
 
@@ -206,12 +210,13 @@ class Call:
 
     @cached_property
     def _parsed(self) -> Any:
-        """Return the parts of a possibly invalid command line that can be parsed, or None if there
-        is no command.
+        """The parts of a possibly invalid command line that can be parsed, as a Click context. None
+        if there is no command.
         """
         if not self.command:
             return None
-        return self._group.commands[self.command].make_context(
+        command = self._group.commands[self.command]
+        return command.make_context(
             self.command,
             list(self._words),
             resilient_parsing=True,
@@ -268,13 +273,13 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """Return the log.
-
-        The log starts with warnings about unknown variables, which may explain later errors.
+        """The log, which starts with warnings about unknown variables: they may explain later
+        errors.
         """
         log_format = self.given.get("log_format", "auto")
         if log_format == "auto":
-            log_format = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
+            is_github = self.environ.get("GITHUB_ACTIONS") == "true"
+            log_format = "github" if is_github else "text"
         log = Log(
             self.given.get("log_level", "info"),
             log_format,

@@ -170,15 +170,17 @@ def _terms(settings: Settings, build: Build, now: str) -> Terms:
 
 
 def _wording(settings: Settings, origin: Origin) -> Wording:
+    """Return the settings for commits. `origin` is where the build comes from."""
     commits = settings.commit
+    # The GitHub API makes the token's owner the author, and other people cannot sign off on the
+    # owner's behalf.
+    sign_off = False if commits.commit_through == "github" else commits.sign_off
     return Wording(
         author=Person(commits.git_author_name, commits.git_author_email),
         template=_template(commits.commit_message_template),
         trailers=_build_trailers(settings, origin),
         command=settings.command,
-        # The GitHub API makes the token's owner the author, and other people cannot sign off on the
-        # owner's behalf.
-        sign_off=False if commits.commit_through == "github" else commits.sign_off,
+        sign_off=sign_off,
         push_options=commits.push_option,
     )
 
@@ -186,6 +188,9 @@ def _wording(settings: Settings, origin: Origin) -> Wording:
 def _requests(
     commits: CommitOptions, environ: Mapping[str, str], page: str, run: str
 ) -> PullRequestOptions:
+    """Return the settings for pull requests. `page` is the built commit's page, and `run` is the
+    pipeline run's.
+    """
     return PullRequestOptions(
         labels=commits.pull_request_label,
         reviewers=commits.pull_request_reviewer,

@@ -273,12 +273,14 @@ def _finding_of_problem(problem: Problem) -> Placed:
     """
     place, _, message = problem.message.partition(": ")
     path, line = _path_and_line(place)
-    if not os.path.exists(path):
+    is_location = os.path.exists(path)
+    if not is_location:
         path = ""
         line = 0
         message = problem.message
     if problem.field and line:
         line = line_of_field(path, line, problem.field)
+
     # A problem with one Application, or advice about unread sources, is only a warning.
     severity: Severity = "warning" if problem.application or problem.advice else "error"
     finding = Finding(

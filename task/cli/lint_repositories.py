@@ -414,18 +414,19 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     except TaskError as error:
         yield Finding(noted("error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint))
         return
+
     hint = (
         "wait until the freeze ends: the first run, release, or scan after that will write the"
         " waiting builds"
     )
     governed_subs = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
-    frozen = dict.fromkeys(
-        (sub.application.key, sub.application.origin, hold_text(sub.freeze))
-        for sub in governed_subs
-        if sub.freeze
-    )
-    for app, origin, freeze in frozen:
-        yield Finding(noted("info", f"images are {freeze}", hint), application=app, origin=origin)
+    findings: dict[Finding, None] = {}  # an ordered set: several images of one Application
+    for sub in governed_subs:
+        if sub.freeze:
+            app = sub.application
+            trouble = noted("info", f"images are {hold_text(sub.freeze)}", hint)
+            findings[Finding(trouble, application=app.key, origin=app.origin)] = None
+    yield from findings
 
 
 LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a run

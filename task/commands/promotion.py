@@ -170,7 +170,8 @@ def _images_without_source(
     """Yield an error for each `--alias` that no source entry has."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
-        if not any(_named(sub, (name,)) for sub in entries):
+        is_in_a_source = any(_named(sub, (name,)) for sub in entries)
+        if not is_in_a_source:
             message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
 
@@ -268,6 +269,9 @@ class _Givers:
         targets_by_source: Mapping[str, frozenset[str]],
         promotion: Promotion,
     ) -> None:
+        """`entries` are those of all sources, and `targets_by_source` has the keys of each source's
+        targets.
+        """
         self._targets_by_source = targets_by_source
         self._by_image: dict[str, list[Subscription]] = {}
         self._by_alias: dict[str, list[Subscription]] = {}
@@ -643,12 +647,14 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     pairs, problems = pairs_of(seen.subscribed, promotion)
     versions = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, versions, promotion)
+
     has_errors = any(problem.severity == "error" for problem in problems)
-    shares_an_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not shares_an_image and not has_errors:
+    has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
+    if pairs and not has_common_image and not has_errors:
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
+
     matched = replace(matched, problems=(*problems, *matched.problems))
     return with_promoted(job, matched, world), matched
 

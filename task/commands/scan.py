@@ -304,6 +304,7 @@ class _Search:
     """A search from a choice's newest tag down to the first match."""
 
     def __init__(self, choice: Choice, terms: Terms) -> None:
+        """Rank the choice's tags, and determine which of them must be checked."""
         self.choice = choice
         self._terms = terms
         self._minimum_age = _age(choice.policy, terms)

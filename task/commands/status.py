@@ -15,6 +15,7 @@ from task.commands.scan import chosen
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import (
     NOTHING,
+    Identity,
     failed_asks,
     file_of,
     holds_of_others,
@@ -41,6 +42,7 @@ from task.model import (
     Fact,
     FileVersion,
     Hold,
+    Image,
     Memory,
     Problem,
     Proposed,
@@ -190,11 +192,12 @@ def past_builds(
             distinct[-1] = (value, version)
         else:
             distinct.append((value, version))
-            if value.version:
+            if value.version:  # otherwise, the file did not have the image
                 builds_seen += 1
         previous_value = value
-        if builds_seen > most:
+        if builds_seen > most:  # so the oldest versions of `most` builds are known
             break
+
     if cut and builds_seen <= most:
         distinct = distinct[:-1]  # an older version that was not read may have written the last one
     builds = [
@@ -413,13 +416,17 @@ def rows_of(
         matched,
         job,
         world,
-        lambda batch: _of_branch(batch, job, world, look),
-        lambda asks, error, _base: _unread(asks, error),
+        read=lambda batch: _of_branch(batch, job, world, look),
+        failed=lambda asks, error, _base: _unread(asks, error),
     )
-    if not job.only:
+    if not job.only:  # with `--only-repository`, separate runs handle these
         parts += [_of_live(ask, job, world) for ask in matched.live]
-    rows = [row for part_rows, _ in parts for row in part_rows]
-    problems = [problem for _, part_problems in parts for problem in part_problems]
+
+    rows: list[ImageStatus] = []
+    problems: list[Problem] = []
+    for part_rows, part_problems in parts:
+        rows += part_rows
+        problems += part_problems
     return rows, tuple(problems)
 
 
@@ -549,20 +556,22 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     """Return the status of an Application that is patched live and is therefore not in Git."""
-    row = replace(without_git(ask.subscription), kind="live")
+    sub = ask.subscription
+    row = replace(without_git(sub), kind="live")
     if job.images:
         decision = patch([ask], job, world).decisions[0]
         row = replace(row, would=decision.judged)
+
     live = world.live()
     if live is None:
         because = "the live Applications were not read, because these Applications are from files"
         hint = "use --applications cluster or argocd"
-        key = ask.subscription.application.key
-        return [row], [Problem(Trouble.warning("source", because, hint), application=key)]
+        warning = Trouble.warning("source", because, hint)
+        return [row], [Problem(warning, application=sub.application.key)]
     try:
-        _manifest, _version, current = said_live(ask.subscription, live)
+        _manifest, _version, current = said_live(sub, live)
     except TaskError as error:
-        return [row], [unread(ask.subscription, error)]
+        return [row], [unread(sub, error)]
     return [replace(row, read=True, in_git=current)], []
 
 
@@ -584,22 +593,15 @@ def _with_newest(
         for ask in with_tags.asks
         if ask.candidates[0].tag
     }
-
-    questions: dict[tuple[str, ...], Question] = {}
-    for row in rows:
-        identity = row.subscription.identity
-        facts = _facts_to_ask(row, dates=dates)
-        if facts and identity in newest:
-            question = question_about(row.subscription, newest[identity])
-            questions[identity] = replace(question, facts=facts)
-    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
-
     problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
         decision.subscription.identity
         for decision in with_tags.decisions
         if decision.verdict == "error"
     }
+
+    questions = _questions_about_newest(rows, newest, dates=dates)
+    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
     rows_with_newest = []
     for row in rows:
         identity = row.subscription.identity
@@ -616,6 +618,23 @@ def _with_newest(
             problems += answer_problems
         rows_with_newest.append(new_row)
     return rows_with_newest, tuple(problems)
+
+
+def _questions_about_newest(
+    rows: Iterable[ImageStatus],
+    newest: Mapping[Identity, Image],
+    *,
+    dates: bool,
+) -> dict[Identity, Question]:
+    """Return the questions about the rows' newest images, by the subscriptions' identities."""
+    questions = {}
+    for row in rows:
+        identity = row.subscription.identity
+        facts = _facts_to_ask(row, dates=dates)
+        if facts and identity in newest:
+            question = question_about(row.subscription, newest[identity])
+            questions[identity] = replace(question, facts=facts)
+    return questions
 
 
 def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
