@@ -297,10 +297,10 @@ def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Ex
 
     `before` is the run's code without them. A run with an error never succeeds.
     """
-    errors = [trouble for trouble in troubles if trouble.severity == "error"]
-    codes = {error.exit or Exit.CONFIGURATION for error in errors}
+    codes = {
+        trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
+    }
     for code in PRECEDENCE:
         if code in codes or code == before:
             return code
-    has_failed = bool(codes or before)  # with a code that is not in the list
-    return Exit.DEFECT if has_failed else Exit.OK
+    return Exit.DEFECT if codes or before else Exit.OK

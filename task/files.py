@@ -110,14 +110,15 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     if not os.path.isdir(parent):
-        hint = "set TMPDIR to a folder that this user can write to"
-        raise UsageError(f"TMPDIR: {parent} is not a folder", hint=hint)
+        raise UsageError(
+            f"TMPDIR: {parent} is not a folder",
+            hint="set TMPDIR to a folder that this user can write to",
+        )
     try:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
-        message = f"cannot create a temporary folder in {parent}: {error.strerror}"
         raise UnreachableError(
-            message,
+            f"cannot create a temporary folder in {parent}: {error.strerror}",
             hint="free some space, or set TMPDIR to another folder",
         ) from error
 

@@ -268,11 +268,13 @@ class Http:
         """Raise `NoAnswerError` if slow responses have already taken too long, all together."""
         most = self._limits.slow
         if most and self._lost > most:
-            why = (
-                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
-                " contacted"
+            raise NoAnswerError(
+                "slow",
+                (
+                    f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
+                    " contacted"
+                ),
             )
-            raise NoAnswerError("slow", why)
 
     def _body(
         self,

@@ -53,12 +53,9 @@ def parse_image(text: str) -> Image:
         raise Malformed("the image reference is empty", "use [registry/]name:tag")
     blank = _BLANK.search(text)
     if blank:
-        why = (
-            f": an image reference cannot contain spaces or control characters ({blank.group()!r})"
-        )
         raise _malformed_reference(
             text,
-            why,
+            f": an image reference cannot contain spaces or control characters ({blank.group()!r})",
             "remove it; separate several references with commas",
         )
     _refuse_scheme(text, text)
@@ -74,11 +71,14 @@ def parse_image(text: str) -> Image:
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = (
-            "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
-            " builder"
+        raise _malformed_reference(
+            text,
+            f": {shortened(digest)!r} is not a digest",
+            (
+                "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
+                " builder"
+            ),
         )
-        raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
     return replace(image, tag=tag or "", digest=digest or "")
 
 
@@ -226,8 +226,11 @@ def _split_alias(text: str) -> tuple[str, str]:
     if after_colon is not None:
         name, _, _ = _split_reference(text)
         suggested_alias = name.rpartition("/")[2].strip()
-        why = ": without an alias, the constraint's '=' is read as the end of an alias"
-        raise _malformed_reference(text, why, f"use {suggested_alias}={text}")
+        raise _malformed_reference(
+            text,
+            ": without an alias, the constraint's '=' is read as the end of an alias",
+            f"use {suggested_alias}={text}",
+        )
     return alias.strip(), reference.strip()
 
 
@@ -331,8 +334,11 @@ def _bad_tag(tag: str, text: str) -> Malformed:
             f": {shortened(tag)!r} is neither a port nor a tag",
             "use host:port/name:tag",
         )
-    hint = "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'"
-    return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
+    return _malformed_reference(
+        text,
+        f": {shortened(tag)!r} is not a tag",
+        "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'",
+    )
 
 
 def _malformed_reference(text: str, why: str, hint: str) -> Malformed:

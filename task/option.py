@@ -64,14 +64,13 @@ class Given:
         """
         placeholder = PLACEHOLDER.search(text)
         if placeholder:
-            hint = (
-                "check the names in the placeholder, and make sure that the step that sets the"
-                " value runs"
-                " before this one"
-            )
             raise UsageError(
                 f"{self.name}: the pipeline did not replace {placeholder.group()[:200]}",
-                hint=hint,
+                hint=(
+                    "check the names in the placeholder, and make sure that the step that sets the"
+                    " value runs"
+                    " before this one"
+                ),
             )
         return text
 
@@ -142,8 +141,11 @@ def author_name(given: Given) -> str:
     """
     text = one_text(given)
     if text and not is_name(text):
-        hint = "remove < > and control characters; use --git-author-email for the address"
-        raise given.wrong(text, "a name that Git accepts", hint)
+        raise given.wrong(
+            text,
+            "a name that Git accepts",
+            "remove < > and control characters; use --git-author-email for the address",
+        )
     return text
 
 

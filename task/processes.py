@@ -613,25 +613,19 @@ def bytes_moved(session: int) -> int | None:
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):  # it may have exited
-                if _counts_in_session(pid, session):
+                # pid (name) state parent group session …
+                name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
+                _, _, _, session_of_process, *_ = fields.split()
+                is_ssh = name.endswith("(ssh")
+                if int(session_of_process) == session and not is_ssh:
                     total = (total or 0) + _bytes_of_process(pid)
     return total
-
-
-def _counts_in_session(pid: str, session: int) -> bool:
-    """Return whether a process is in the session and is not ssh."""
-    # pid (name) state parent group session …
-    name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
-    _, _, _, session_of_process, *_ = fields.split()
-    return int(session_of_process) == session and not name.endswith("(ssh")
 
 
 def _bytes_of_process(pid: str) -> int:
     """Return the number of bytes that a process has read and written."""
     read_line, written_line = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
-    _, read_bytes, *_ = read_line.split()
-    _, written_bytes, *_ = written_line.split()
-    return int(read_bytes) + int(written_bytes)
+    return int(read_line.split()[1]) + int(written_line.split()[1])
 
 
 def _read(path: str) -> str:

@@ -110,5 +110,8 @@ def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: Unreachabl
     try:
         return landed()
     except TaskError:
-        hint = f"it is unknown {unknown}; run it again: the next run detects what has landed"
-        raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause
+        raise UnreachableError(
+            cause.message,
+            hint=f"it is unknown {unknown}; run it again: the next run detects what has landed",
+            subject=cause.subject,
+        ) from cause

@@ -8,6 +8,7 @@ with the given values, and with the defaults for everything else.
 from collections.abc import Collection, Mapping
 from dataclasses import Field, dataclass, fields
 from functools import cache, partial
+from itertools import chain
 from typing import Any, get_args, get_type_hints
 
 from task.command_kinds import commands_that, kind_of
@@ -956,10 +957,7 @@ REQUIRED = {
 
 def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
     """Return a command's options, each with its field and the type of its value."""
-    options: list[tuple[Field[Any], Any, Option]] = []
-    for taken in TAKEN.get(command, ()):
-        options += _options_taken(taken)
-    return tuple(options)
+    return tuple(chain.from_iterable(map(_options_taken, TAKEN.get(command, ()))))
 
 
 @cache
@@ -980,10 +978,7 @@ def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
     """Return the options of all commands, each once."""
-    options: dict[tuple[Field[Any], Any, Option], None] = {}  # an ordered set
-    for command in TAKEN:
-        options |= dict.fromkeys(options_of(command))
-    return tuple(options)
+    return tuple(dict.fromkeys(chain.from_iterable(map(options_of, TAKEN))))
 
 
 def check(settings: Settings) -> None:
@@ -994,8 +989,13 @@ def check(settings: Settings) -> None:
             "--alias and --image cannot be combined",
             hint="remove --image, the old name for --alias",
         )
-    if settings.command == "rollback":
-        _check_destination(settings.rollback)
+    has_destination = settings.rollback.to or settings.rollback.failed
+    if settings.command == "rollback" and not has_destination:
+        raise UsageError(
+            "--to is missing or empty",
+            hint="set the version to roll back to: a tag, previous, or 3-back (--to, or the"
+            " variable IMAGE_UPDATE_TO), or the image that failed (--failed)",
+        )
     if settings.on_failure == "rollback":
         _check_rollback_on_failure(settings)
     for text in settings.commit.push_option:
@@ -1009,16 +1009,6 @@ def check(settings: Settings) -> None:
         _check_sides(settings.promote)
 
 
-def _check_destination(options: RollbackOptions) -> None:
-    """Raise `UsageError` unless the version to roll back to is set."""
-    if not options.to and not options.failed:
-        hint = (
-            "set the version to roll back to: a tag, previous, or 3-back (--to, or the variable"
-            " IMAGE_UPDATE_TO), or the image that failed (--failed)"
-        )
-        raise UsageError("--to is missing or empty", hint=hint)
-
-
 def _check_rollback_on_failure(settings: Settings) -> None:
     """Raise `UsageError` if the run would not notice that a rollout fails."""
     if not settings.rollout.wait:
@@ -1027,10 +1017,9 @@ def _check_rollback_on_failure(settings: Settings) -> None:
             hint="add --wait, which detects the failure",
         )
     if settings.git.pull_request and not settings.commit.auto_merge:
-        hint = "add --auto-merge, or remove --on-failure and run: image-update rollback"
         raise UsageError(
             "--on-failure=rollback does not work with a pull request that a person merges",
-            hint=hint,
+            hint="add --auto-merge, or remove --on-failure and run: image-update rollback",
         )
 
 
@@ -1042,8 +1031,11 @@ def _check_sides(given: PromoteOptions) -> None:
     }
     for side, names_or_selector in sides.items():
         if not names_or_selector:
-            hint = f"list the Applications in {side}, or select them by label with {side}-selector"
-            raise UsageError(f"{side} is missing or empty", hint=hint)
+            raise UsageError(
+                f"{side} is missing or empty",
+                hint=f"list the Applications in {side}, or select them by label with"
+                f" {side}-selector",
+            )
 
 
 def _check_verify(options: VerifyOptions) -> None:
@@ -1052,14 +1044,18 @@ def _check_verify(options: VerifyOptions) -> None:
         message = "--verify-issuer requires --verify-identity"
         if options.verify_identity:
             message = "--verify-identity requires --verify-issuer"
-        hint = (
-            "use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer"
-            " that confirms it"
+        raise UsageError(
+            message,
+            hint=(
+                "use --verify-identity and --verify-issuer together: the signer, and the OIDC"
+                " issuer that confirms it"
+            ),
         )
-        raise UsageError(message, hint=hint)
     if options.verify and options.verify_identity:
-        hint = "use one of them: a public key or an identity"
-        raise UsageError("--verify and --verify-identity cannot be combined", hint=hint)
+        raise UsageError(
+            "--verify and --verify-identity cannot be combined",
+            hint="use one of them: a public key or an identity",
+        )
 
 
 def _check_api(options: CommitOptions) -> None:

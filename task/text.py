@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Any
 
 import re2
@@ -170,11 +171,10 @@ def exact_json(text: str) -> str:
         text = _JSON_HASH.sub("\\\\u0023", text)
     if text.isascii() and "\x7f" not in text:
         return text
-    return "\n".join(map(_json_escaped_line, text.split("\n")))
-
-
-def _json_escaped_line(line: str) -> str:
-    return line if line.isprintable() else "".join(map(_json_escape, line))
+    return "\n".join(
+        line if line.isprintable() else "".join(map(_json_escape, line))
+        for line in text.split("\n")
+    )
 
 
 def _disobeyed(line: str) -> str:
@@ -228,10 +228,9 @@ def go_float(number: float) -> str:
 
     exponent = point - 1
     if exponent < -4 or exponent >= 6:
-        first_digit = digits[0]
         fraction = f".{digits[1:]}" if len(digits) > 1 else ""
         sign = "-" if exponent < 0 else "+"
-        return f"{first_digit}{fraction}e{sign}{abs(exponent):02d}"
+        return f"{digits[0]}{fraction}e{sign}{abs(exponent):02d}"
     if point <= 0:
         return "0." + "0" * -point + digits
     if point >= len(digits):
@@ -278,7 +277,7 @@ def differ(word: str, other: str, limit: int) -> int:
     """
     if abs(len(word) - len(other)) >= limit:
         return limit
-    start = _common_start(word, other)
+    start = len(commonprefix((word, other)))  # noqa: RUF071 - words, not paths
     word = word[start:]
     other = other[start:]
     if not word or not other:  # one word begins with the other
@@ -303,13 +302,3 @@ def differ(word: str, other: str, limit: int) -> int:
         row_before_last = last_row
         last_row = row
     return min(last_row[-1], limit)
-
-
-def _common_start(word: str, other: str) -> int:
-    """Return the number of letters at the start that two words have in common."""
-    number = 0
-    for letter, other_letter in zip(word, other, strict=False):
-        if letter != other_letter:
-            break
-        number += 1
-    return number

@@ -81,8 +81,7 @@ def origin(url: str) -> str:
 
 def without_query(url: str) -> str:
     """Return the URL for a log, without credentials and query. A signed URL's query is a secret."""
-    path = split(url).path or "/"
-    return f"{origin(url)}{path}"
+    return f"{origin(url)}{split(url).path or '/'}"
 
 
 def without_login(url: str) -> str:

@@ -130,8 +130,12 @@ class _Builder:
         for event in events:
             # PyYAML and ruamel.yaml have different classes with the same names
             kind = type(event).__name__
-            if not self._how.tags:
-                self._refuse_tag(event)
+            tag = None if self._how.tags else getattr(event, "tag", None)
+            if tag:
+                raise Malformed(
+                    f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
+                    "remove the tag",
+                )
             if kind == "ScalarEvent":
                 value = _MERGE if self._merges(event) else self._how.scalar(event)
                 self._put(value, 1, event.anchor)
@@ -153,15 +157,6 @@ class _Builder:
                 self._anchors = {}
                 self._sizes = [0]
         return self._done
-
-    def _refuse_tag(self, event: Any) -> None:
-        """Raise `Malformed` for an explicit tag, such as `!!str`."""
-        tag = getattr(event, "tag", None)
-        if tag:
-            raise Malformed(
-                f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
-                "remove the tag",
-            )
 
     def _open(self, container: Any, anchor: str | None) -> None:
         """Start a mapping or a sequence. It gets all values until it ends."""

@@ -23,6 +23,7 @@ from task.ci.publish import hand_over, publish, results
 from task.cli.call import Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
 from task.cli.exit_codes import TABLE
+from task.cli.form import shown_flags
 from task.cli.mistakes import as_given, explained
 from task.command_kinds import kind_of
 from task.errors import Exit, TaskError, Trouble, UsageError
@@ -343,11 +344,7 @@ def _end_unexpectedly(error: Exception, argv: Sequence[str], call: Call) -> int:
 
 def _flags_of_commands() -> dict[str, list[str]]:
     """Return the flags that each command's help shows."""
-    flags_of_commands = {}
-    for name, command in group.commands.items():
-        shown_params = [param for param in command.params if not getattr(param, "hidden", False)]
-        flags_of_commands[name] = [flag for param in shown_params for flag in param.opts]
-    return flags_of_commands
+    return {name: shown_flags(command.params) for name, command in group.commands.items()}
 
 
 def _defect(error: Exception, call: Call) -> int:

@@ -71,23 +71,27 @@ def _as_argument(
     """Return the argument for one entry, or "" if its value is empty, which counts as unset."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
-        hint = "use one option per line, as --name value or --name=value; names start with --"
-        raise UsageError(f"options: {text[:200]!r} is not a valid option", hint=hint)
+        raise UsageError(
+            f"options: {text[:200]!r} is not a valid option",
+            hint="use one option per line, as --name value or --name=value; names start with --",
+        )
     name, value = entry.groups()
     value = value.strip()
 
     option = option_by_name.get(name)
     _refuse_what_is_given(name, option, parameters, environ)
     if option is None or option.hidden:
-        flags_of_commands = {other: _flags_of(params) for other, params in flags.items()}
+        flags_of_commands = {other: shown_flags(params) for other, params in flags.items()}
         error = unknown_option(name, command, flags_of_commands)
         raise UsageError(f"options: {error.message}", hint=error.hint)
 
     if option.is_flag:
         if value:
             flag = str(option.opts[0])
-            hint = f"use {flag} or --no-{flag.removeprefix('--')} without a value"
-            raise UsageError(f"options: {name} does not take a value", hint=hint)
+            raise UsageError(
+                f"options: {name} does not take a value",
+                hint=f"use {flag} or --no-{flag.removeprefix('--')} without a value",
+            )
         return name
 
     if not value and text.endswith("="):
@@ -118,13 +122,13 @@ def _refuse_what_is_given(
 
     secret_variable = _SECRETS.get(flag, "")
     if secret_variable and environ.get(secret_variable, "").strip():
-        hint = "remove the option, or remove the key from the secret"
         raise UsageError(
             f"options: {name} duplicates a credential in the manifest's secret",
-            hint=hint,
+            hint="remove the option, or remove the key from the secret",
         )
 
 
-def _flags_of(params: Collection[Any]) -> list[str]:
+def shown_flags(params: Collection[Any]) -> list[str]:
+    """Return the flags that a command's help shows. `params` are its Typer options."""
     shown_params = [param for param in params if not getattr(param, "hidden", False)]
     return [flag for param in shown_params for flag in param.opts]

@@ -95,10 +95,9 @@ def _check_beside_events(given: EventOptions, files: ImagesFrom) -> None:
         )
     for field in ("image", "image_digest", "tag", "sequence", "source_commit", "created"):
         if getattr(given, field):
-            hint = "remove it: each event is a separate build with its own identity"
             raise UsageError(
                 f"{flag_of(field)} cannot be used with events: it is for a single build",
-                hint=hint,
+                hint="remove it: each event is a separate build with its own identity",
             )
 
 
@@ -301,11 +300,13 @@ def _check_deployed(settings: Settings, repository: str, commit: str) -> None:
     reached = rewritten(repository, settings.transport.rewrite_url)
     if not _is_remote(repository) and not _is_remote(reached):
         hint = "set it to the source code repository, as https://host/owner/repository"
-        message = (
-            f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
-            " https or ssh URL"
+        raise UsageError(
+            (
+                f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
+                " https or ssh URL"
+            ),
+            hint=hint,
         )
-        raise UsageError(message, hint=hint)
 
 
 def _is_remote(url: str) -> bool:
@@ -400,8 +401,10 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
     for name in SECRETS:
         secret = environ.get(name, "").strip()
         if secret and secret in f"{options.reason} {options.by}":
-            hint = f"remove the value of {name}: everyone who can see the commit would see it"
-            raise UsageError("--reason and --by must not contain a secret", hint=hint)
+            raise UsageError(
+                "--reason and --by must not contain a secret",
+                hint=f"remove the value of {name}: everyone who can see the commit would see it",
+            )
 
 
 def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) -> Hold:
@@ -441,8 +444,10 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     options = settings.commit
     for key, _ in options.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            hint = "use only letters, digits, and dashes, as in Ticket=ABC-1"
-            raise UsageError(f"--trailer: {key!r} is not a valid key", hint=hint)
+            raise UsageError(
+                f"--trailer: {key!r} is not a valid key",
+                hint="use only letters, digits, and dashes, as in Ticket=ABC-1",
+            )
 
     given_commit = settings.event.source_commit
     if given_commit and given_commit != origin.commit.lower():
@@ -469,8 +474,10 @@ def _template(path: str) -> str | None:
             hint="use a readable file",
         ) from None
     except (Malformed, UnicodeDecodeError) as error:
-        hint = "use a Go text/template, as in Image Updater"
-        raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
+        raise UsageError(
+            f"--commit-message-template: {error}",
+            hint="use a Go text/template, as in Image Updater",
+        ) from None
     return text
 
 
@@ -500,11 +507,13 @@ def until_of(text: str, now: str) -> str:
     try:
         end = _end_of_hold(text, start)
     except (ValueError, OverflowError):
-        hint = (
-            "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
-            " 12h, 3d, or 2w"
-        )
-        raise UsageError(f"--until: {text!r} is not a time or duration", hint=hint) from None
+        raise UsageError(
+            f"--until: {text!r} is not a time or duration",
+            hint=(
+                "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
+                " 12h, 3d, or 2w"
+            ),
+        ) from None
     if end <= start:
         raise UsageError(f"--until: {text!r} is in the past", hint="use a time in the future")
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -535,8 +544,10 @@ def destination_of(text: str) -> str:
     has_valid_digest = not separator or DIGEST.fullmatch(digest)
     if TAG.fullmatch(tag) and has_valid_digest and not _LIKE_BACK.fullmatch(text):
         return text
-    hint = "use a tag, tag@sha256:…, previous, or 3-back"
-    raise UsageError(f"--to: {text!r} is not a version to roll back to", hint=hint)
+    raise UsageError(
+        f"--to: {text!r} is not a version to roll back to",
+        hint="use a tag, tag@sha256:…, previous, or 3-back",
+    )
 
 
 def words_of(text: str) -> str:

@@ -54,10 +54,11 @@ def lint(settings: Settings, call: Call) -> int:
     environ = call.environ
     log = call.log
     if not sources(settings, environ):
-        hint = (
-            "pass a folder or file, as in image-update lint apps/, or . for the current directory"
+        raise UsageError(
+            "cannot tell where to read Applications from",
+            hint="pass a folder or file, as in image-update lint apps/, or . for the current"
+            " directory",
         )
-        raise UsageError("cannot tell where to read Applications from", hint=hint)
 
     form = settings.lint.output
     try:
@@ -168,12 +169,10 @@ def _collect(
     compares = settings.lint.from_image_updater
     about_annotations = _annotation_findings(inspected, scope, compares=compares)
     for finding in (*about_annotations, *inspected.of_owners):
-        path, line = _place(finding, prefix, texts)
-        placed.append((finding, path, line))
+        placed.append((finding, *_place(finding, prefix, texts)))
     placed += _of_releases(inspected)
     for finding in inspected.on_hold:
-        path, line = _place(finding, "", texts)
-        placed.append((finding, path, line))
+        placed.append((finding, *_place(finding, "", texts)))
     return placed, applications_read, inspected.comparison
 
 

@@ -27,12 +27,12 @@ from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
-from task.errors import Malformed, NotPermittedError, TargetError, TaskError
+from task.errors import Malformed, NotPermittedError, TargetError, TaskError, Trouble
 from task.files import read_text
 from task.landing.before_deciding import CONFIG, with_missing
 from task.landing.head_branches import request_head
 from task.landing.ports import World
-from task.model import Application, File, Files, Place, Snapshot, State, Subscription
+from task.model import Application, File, Files, Place, Snapshot, State, Subscription, Tracker
 from task.pipeline.discover import Locate
 from task.policy.builds import active, hold_text
 from task.proof import Demand
@@ -212,8 +212,9 @@ def _check_keys(top: str, demand: Demand) -> None:
         try:
             public_keys(text)
         except Malformed as error:
-            message = f"line {demand.line}: {path}: {error.message}"
-            raise TargetError(message, hint=error.hint) from error
+            raise TargetError(
+                f"line {demand.line}: {path}: {error.message}", hint=error.hint
+            ) from error
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
@@ -241,6 +242,11 @@ def _local_file(path: str, largest: int) -> File:
         return File(read_text(path, largest))
     except (OSError, UnicodeDecodeError) as error:
         return File("", problem=str(error))
+
+
+def _finding_about(app: Tracker, trouble: Trouble) -> Finding:
+    """Return a finding about an Application, at its manifest."""
+    return Finding(trouble, application=app.key, origin=app.origin)
 
 
 def _line_in(message: str) -> int:
@@ -348,11 +354,7 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
         except TaskError as error:
             if path not in unreadable:
                 unreadable.add(path)
-                yield Finding(
-                    noted("error", str(error), error.hint),
-                    application=app.key,
-                    origin=app.origin,
-                )
+                yield _finding_about(app, noted("error", str(error), error.hint))
             continue
 
         file = file_of(snapshot, sub, states)
@@ -362,11 +364,7 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
         within = f" in {file}" if len(states) > 1 else ""
         hint = f"image-update release {app.key}"
         for message in _messages_about(states.get(file, NOTHING), within, now):
-            yield Finding(
-                noted("info", message, hint),
-                application=app.key,
-                origin=app.origin,
-            )
+            yield _finding_about(app, noted("info", message, hint))
 
 
 def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
@@ -398,11 +396,7 @@ def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Itera
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
-            yield Finding(
-                noted("error", str(error), error.hint),
-                application=sub.application.key,
-                origin=sub.application.origin,
-            )
+            yield _finding_about(sub.application, noted("error", str(error), error.hint))
         except TaskError:
             continue  # `run` reports this error, and so do the findings about the annotations
 
@@ -423,9 +417,8 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     findings: dict[Finding, None] = {}  # an ordered set: several images of one Application
     for sub in governed_subs:
         if sub.freeze:
-            app = sub.application
             trouble = noted("info", f"images are {hold_text(sub.freeze)}", hint)
-            findings[Finding(trouble, application=app.key, origin=app.origin)] = None
+            findings[_finding_about(sub.application, trouble)] = None
     yield from findings
 
 
@@ -484,11 +477,7 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
-        yield Finding(
-            noted("error", error.message, error.hint),
-            application=sub.application.key,
-            origin=sub.application.origin,
-        )
+        yield _finding_about(sub.application, noted("error", error.message, error.hint))
 
 
 def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
@@ -508,8 +497,7 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
             " applies"
         )
         hint = "in write-back-target, use only files or folders with the same rules"
-        app = sub.application
-        yield Finding(noted("warning", message, hint), application=app.key, origin=app.origin)
+        yield _finding_about(sub.application, noted("warning", message, hint))
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
@@ -537,16 +525,11 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
 
 def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if these files show that something hides the target."""
-    app = sub.application
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:
-        yield Finding(
-            noted("error", str(error), error.hint),
-            application=app.key,
-            origin=app.origin,
-        )
+        yield _finding_about(sub.application, noted("error", str(error), error.hint))
     except TaskError:
         return  # `run` reports this error
 

@@ -186,8 +186,10 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
     called = f"image-update {command}" if command else "image-update"
     intended_option = _option_meant_by(name, flags)
     if intended_option:
-        hint = f"did you mean {intended_option}? {called} --help-all shows all options"
-        return UsageError(f"unknown option {name}", hint=hint)
+        return UsageError(
+            f"unknown option {name}",
+            hint=f"did you mean {intended_option}? {called} --help-all shows all options",
+        )
 
     # A common prefix is a better clue than similarity: --app means --application, not --tag.
     completions = sorted((flag for flag in flags if flag.startswith(name)), key=len)

@@ -61,8 +61,10 @@ def scan(settings: Settings, call: Call) -> int:
     run.
     """
     if settings.registry_check == "never":
-        hint = "use auto or always, or remove it"
-        raise UsageError("--registry-check: scan cannot work without the registries", hint=hint)
+        raise UsageError(
+            "--registry-check: scan cannot work without the registries",
+            hint="use auto or always, or remove it",
+        )
     return update(settings, call)
 
 

@@ -81,8 +81,10 @@ def wait_for(
     """
     revision = options.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
-        hint = "use the full ID of the pushed commit (40 hex digits)"
-        raise UsageError(f"--revision: {options.revision!r} is not a commit ID", hint=hint)
+        raise UsageError(
+            f"--revision: {options.revision!r} is not a commit ID",
+            hint="use the full ID of the pushed commit (40 hex digits)",
+        )
     for text in options.app:
         if not is_glob(text):
             key_of(text, namespace)  # report a mistake before sending any request
@@ -161,8 +163,10 @@ def _keys_of_names(
             continue
         matching = [key for key in listed_keys if _glob_fits_key(name, key)]
         if not matching:
-            hint = "check the name: there is no such Application in Argo CD"
-            raise UsageError(f"no Application name matches {name!r}", hint=hint)
+            raise UsageError(
+                f"no Application name matches {name!r}",
+                hint="check the name: there is no such Application in Argo CD",
+            )
         keys += matching
     return keys
 

@@ -114,7 +114,13 @@ def row_of(
             before = after
 
     subs = subscribed.subscriptions
-    images = _tracked_images(app, subs, status, hidden=bool(blocker))
+    status_by_entry = {row.subscription.entry.text: row for row in status}
+    images = []
+    for entry in parse_image_list(app.annotations.get("image-list", "")):
+        if isinstance(entry, Entry):
+            row = status_by_entry.get(entry.text)
+            images.append(_image(app, entry, subs, row, hidden=bool(blocker)))
+
     logins = _logins(subs, in_cluster=in_cluster)
     notes = [_problem_in_words(problem) for problem in problems]
     return MigratedApplication(
@@ -126,23 +132,6 @@ def row_of(
         logins=tuple(dict.fromkeys(logins)),
         notes=tuple(dict.fromkeys(note for note in notes if note != after.because)),
     )
-
-
-def _tracked_images(
-    app: Application,
-    subs: Sequence[Subscription],
-    status: Sequence[ImageStatus],
-    *,
-    hidden: bool,
-) -> list[TrackedImage]:
-    """Return how both tools handle the valid entries of an Application's `image-list`."""
-    status_by_entry = {row.subscription.entry.text: row for row in status}
-    images = []
-    for entry in parse_image_list(app.annotations.get("image-list", "")):
-        if isinstance(entry, Entry):
-            row = status_by_entry.get(entry.text)
-            images.append(_image(app, entry, subs, row, hidden=hidden))
-    return images
 
 
 def _selected_by(app: Application, *, updaters: bool) -> str:

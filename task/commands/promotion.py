@@ -429,7 +429,10 @@ def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> Sourc
     Raises `UsageError` if the sources differ.
     """
     readable_givers = [giver for giver in givers if giver.error is None] or givers
-    best = max(readable_givers, key=_knowledge)
+    best = max(
+        readable_givers,
+        key=lambda giver: (giver.pinned, bool(giver.image.digest), giver.build != Build()),
+    )
     for giver in readable_givers:
         if alike(giver.image, best.image):
             continue
@@ -444,11 +447,6 @@ def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> Sourc
             ),
         )
     return best
-
-
-def _knowledge(version: SourceVersion) -> tuple[bool, bool, bool]:
-    """Return a key that is greater for a source that knows more about its version."""
-    return version.pinned, bool(version.image.digest), version.build != Build()
 
 
 def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:

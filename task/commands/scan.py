@@ -21,7 +21,7 @@ from task.deciding.weigh import question_about, registry_error
 from task.errors import TaskError
 from task.landing.before_deciding import CONFIG, as_wanted, with_more
 from task.landing.ports import Batch, World
-from task.model import Answer, Decision, Fact, Policy, Question, Subscription, Verdict
+from task.model import Answer, Decision, Fact, Policy, Question, Verdict
 from task.pipeline.match import Matched, asks_for_all, by_repository, warn_if_all_excluded
 from task.pipeline.overlooked import Seen
 from task.policy.judge import (
@@ -192,7 +192,11 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
-        question = _question_about_tags(sub)
+        secret = sub.policy.pull_secret
+        # The namespace matters only for a secret. Without it, more subscriptions share a question.
+        namespace = sub.application.namespace if secret else ""
+        image = replace(sub.entry.image, tag="", digest="")
+        question = Question(image, ("tags",), secret=secret, namespace=namespace)
         groups.setdefault((question, sub.policy), []).append(ask)
     questions = tuple(dict.fromkeys(question for question, _ in groups))
     answers = registry(questions) if questions else {}
@@ -202,17 +206,6 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
         answer = answers[question]
         choices.append(Choice(tuple(members), answer.tags, error=answer.error))
     return choices
-
-
-def _question_about_tags(sub: Subscription) -> Question:
-    """Return the question about the tags of an image's repository.
-
-    The namespace matters only for a pull secret. Without it, more subscriptions share a question.
-    """
-    secret = sub.policy.pull_secret
-    image = replace(sub.entry.image, tag="", digest="")
-    namespace = sub.application.namespace if secret else ""
-    return Question(image, ("tags",), (), secret, namespace)
 
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
