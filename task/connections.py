@@ -264,6 +264,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
     finished = threading.Event()
 
     def abort() -> None:
+        """Shut down the socket, so that the thread that reads from it gets an error."""
         aborted.set()
         sock = waiting.sock
         if sock is None and waiting.connection:

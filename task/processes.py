@@ -470,9 +470,9 @@ class Watch:
         self._moved: int | None = None  # bytes at the last look; None if unknown
         now = time.monotonic()
         self._began = now
-        self._moved_at = now
-        self._looked = now
-        self._weighed = now
+        self._moved_at = now  # when bytes last moved
+        self._looked = now  # when that was last checked
+        self._weighed = now  # when the size of the packs was last checked
 
     def end(self) -> None:
         """Stop the command now. A signal handler may call this."""
@@ -534,6 +534,7 @@ class Watch:
                 send(self._running, "SIGKILL")
             return
 
+        # remember when bytes last moved
         if self._stall and now - self._looked >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
             has_moved = moved is None or moved != self._moved  # None: it cannot be measured

@@ -294,7 +294,7 @@ def differ(word: str, other: str, limit: int) -> int:
             replaced = last_row[j - 1] + (letter != other_letter)
             distance = min(dropped, inserted, replaced)
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
-                swapped = row_before_last[j - 2] + 1
+                swapped = row_before_last[j - 2] + 1  # `ab` for `ba`
                 distance = min(distance, swapped)
             row.append(distance)
         if min(row) >= limit and min(last_row) >= limit:

@@ -43,6 +43,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
     lock = Lock()
 
     def worker() -> None:
+        """Take items until there are none left."""
         while True:
             with lock:
                 if not numbered_items:

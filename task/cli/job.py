@@ -116,7 +116,7 @@ def job_of(
     # also for a command that only deploys
     job_repository = without_login(settings.source_repository or origin.repository)
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
-    if not is_build_of_job:
+    if not is_build_of_job:  # other facts about the CI job do not describe the images' build
         origin = Origin(run=origin.run)
 
     build = Build()

@@ -164,6 +164,7 @@ def _collect(
     placed += [_finding_of_problem(problem) for problem in found.problems]
     placed += _of_unknown_names(inspected, scope)
 
+    # findings with an annotation, whose line is looked up
     prefix = settings.scope.annotation_prefix
     texts = inspected.texts
     compares = settings.lint.from_image_updater
@@ -338,12 +339,12 @@ def _required_signatures(
     reported: set[tuple[str, str]] = set()  # projects and repositories
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
-            place = (app.project, sub.repo)
-            if sub.method != "git" or place in reported:
+            project_and_repo = (app.project, sub.repo)
+            if sub.method != "git" or project_and_repo in reported:
                 continue
             keys = world.keys_wanted(sub)
             if keys:
-                reported.add(place)
+                reported.add(project_and_repo)
                 yield Finding(
                     noted("info", *only_signed(sub, keys)),
                     application=app.key,

@@ -125,6 +125,9 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
         return later_judges[repo]
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+        """Return the first state that is not "waiting": for the requested revision, then for later
+        ones.
+        """
         requested = judge_requested(item, since, details)
         if requested.state != "waiting":
             return requested

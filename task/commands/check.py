@@ -429,8 +429,8 @@ def _verified_decisions(
 ) -> list[Decision]:
     """Return the judgements' decisions after the last checks, such as the images' proofs.
 
-    If another entry writes a refused version anyway, the refusal says so. Only entries on both
-    sides count as such.
+    If another entry writes a refused version anyway, the refusal says so. Only entries that exist
+    on both sides can do that.
     """
     last_checks = LastChecks(world.registry, world.prove, world.always_prove)
     moves = verified([judgement.move for judgement in judgements], last_checks)
@@ -538,11 +538,13 @@ def _judged(
 
     @cache
     def exists(question: Question) -> Answer | None:
+        """Query the registry, unless queries are turned off."""
         if check == "never":
             return None
         return world.registry((question,)).get(question)
 
     def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
+        """Return a file's versions on the branch, newest first, each with its commit."""
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 

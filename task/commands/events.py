@@ -77,6 +77,7 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         if ask.key not in events_to_check:
             asks.append(ask)
             continue
+        # One confirmed event is enough: the others are skipped, with an error if necessary.
         events = events_to_check[ask.key]
         checked = [_checked(ask.subscription, event, answers, job) for event in events]
         confirmed = [item for item in checked if item.good]

@@ -121,6 +121,7 @@ def chosen(
 
     Also return when the newest tag will be old enough, by the ask's key.
     """
+    # by the ask's key; an ask is ready once it has a tag, or does not need one
     ready_asks: dict[Identity, Ask] = {}
     asks_to_list = []
     for ask in matched.asks:

@@ -298,12 +298,12 @@ def with_requests(
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the open requests for waiting builds, and return any problems with reading requests."""
     repo = batch.asks[0].subscription.repo
-    heads_by_name: dict[str, None] = {}  # an ordered set
+    ordered_heads: dict[str, None] = {}  # an ordered set
     for row in rows:
         for request in (row.request, row.ends_with):
             if request:
-                heads_by_name[request.head] = None
-    heads = list(heads_by_name)
+                ordered_heads[request.head] = None
+    heads = list(ordered_heads)
     if not heads:
         return rows, ()
 
@@ -464,15 +464,18 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     rows, read_problems = _of_snapshot(batch, snapshot, job.terms)
     problems += [*memory_branch_warnings(snapshot), *read_problems]
 
+    # what a run would decide about the images
     if job.images:
         decisions = _would_decide(batch, snapshot, config_error, job, world)
         by_identity = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
+    # open pull requests
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, request_problems = with_requests(rows, batch, world)
         problems += request_problems
 
+    # past builds
     if look.builds and rows:
         try:
             rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
