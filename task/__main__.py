@@ -15,16 +15,7 @@ from task.output.console import abandon
 
 def main() -> None:
     """Run the command line, and exit with its exit code."""
-    # in the order of their numbers
-    for name, mode in (
-        ("stdin", "r"),
-        ("stdout", "w"),
-        ("stderr", "w"),
-    ):
-        if getattr(sys, name) is None:  # the parent process has closed it (`<&-`)
-            # The next file that is opened gets this number. It must not be a pipe to a child,
-            # because the child's own input would then replace it.
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+    _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # as for stderr: the help has characters that are not in Latin-1
         sys.stdout.reconfigure(errors="backslashreplace")
@@ -35,6 +26,30 @@ def main() -> None:
     # without a handler), and any other process would exit without results.
     signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGINT))
     shutdown.install()
+    code = _run_command_line()
+    _flush_output()
+    gc.freeze()  # otherwise the interpreter visits every object again before it exits: 0.05 s
+    sys.exit(code)
+
+
+def _open_missing_streams() -> None:
+    """Open /dev/null as stdin, stdout, or stderr if the parent process has closed it (`<&-`).
+
+    Otherwise, the next file that is opened gets the stream's number. It must not be a pipe to a
+    child, because the child's own input would then replace it.
+    """
+    # in the order of their numbers
+    for name, mode in (
+        ("stdin", "r"),
+        ("stdout", "w"),
+        ("stderr", "w"),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - as long as the process
+
+
+def _run_command_line() -> int:
+    """Run the command line, and return its exit code, even if a signal has stopped it."""
     try:
         # Imported late, so that a signal that arrives during the imports waits for its handler.
         from task.cli.app import main as run  # noqa: PLC0415
@@ -46,13 +61,16 @@ def main() -> None:
     except MemoryError:  # a second signal, while the first was being reported
         os.write(2, b"error: this step does not have enough memory\n  fix: raise its limit\n")
         code = int(Exit.TEMPORARY)
+    return code
+
+
+def _flush_output() -> None:
+    """Write the buffered output of stdout and stderr."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
         except OSError:  # the exit code already reports what could not be written
             abandon(stream)
-    gc.freeze()  # otherwise the interpreter visits every object again before it exits: 0.05 s
-    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,11 @@ from task.urls import origin
 _SEE = "(see HTTPS_PROXY and NO_PROXY)"
 # Also raised for the requested URL, but only a proxy's URL is written by hand.
 _WRONG_PROXY = (requests.exceptions.InvalidURL, requests.exceptions.InvalidSchema)
+_TIMEOUTS = (
+    requests.exceptions.Timeout,
+    TimeoutError,
+    urllib3.exceptions.ReadTimeoutError,
+)
 
 
 class Connections:
@@ -55,23 +60,22 @@ class Connections:
         )
         # We do not use cookies to log in.
         self._session.cookies.set_policy(DefaultCookiePolicy(allowed_domains=[]))
+
         tls: dict[str, Any] = {}
         if server_name:
             tls = {"server_hostname": server_name, "assert_hostname": server_name}
         if more_ca and verify:
             # requests adds its own bundle to this
-            tls["ssl_context"] = ssl.create_default_context()
-            try:
-                tls["ssl_context"].load_verify_locations(cadata=more_ca)
-            except (ssl.SSLError, ValueError):
-                raise NoAnswerError(
-                    "tls", "the certificate authorities are not PEM certificates"
-                ) from None
+            tls["ssl_context"] = _context_with(more_ca)
         self._session.mount("http://", _Adapter())
         self._session.mount("https://", _Adapter(**tls))
-        if not verify:
+
+        # what requests calls `verify`: whether to verify a certificate, or the file to do it with
+        self._verify: bool | str = False
+        if verify:
+            self._verify = ca_file or True
+        else:
             urllib3.disable_warnings()  # requested by an option or an Argo CD secret (`insecure`)
-        self._verify: bool | str = (ca_file or True) if verify else False
         self._certificate = certificate
         self._proxies = None
         if proxy is not None:
@@ -120,40 +124,52 @@ class Connections:
 
         Messages from requests contain the whole URL, and a proxy's URL may contain its password.
         """
+        server = origin(url)
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
             problem = "is not configured correctly"
-            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {problem} {_SEE}")
+            return NoAnswerError("unreachable", f"the proxy to {server} {problem} {_SEE}")
         if isinstance(error, requests.exceptions.ProxyError):
             problem = "could not be reached, or failed"
-            return NoAnswerError("unreachable", f"the proxy to {origin(url)} {problem} {_SEE}")
+            return NoAnswerError("unreachable", f"the proxy to {server} {problem} {_SEE}")
+
         if isinstance(error, requests.exceptions.SSLError):
-            if "certificate" not in str(error).lower():
-                return NoAnswerError(
-                    "unreachable", f"cannot establish a TLS connection to {origin(url)}"
-                )
-            return NoAnswerError("tls", f"the TLS certificate of {origin(url)} was not accepted")
-        if isinstance(
-            error, requests.exceptions.Timeout | TimeoutError | urllib3.exceptions.ReadTimeoutError
-        ):
+            if "certificate" in str(error).lower():
+                return NoAnswerError("tls", f"the TLS certificate of {server} was not accepted")
+            return NoAnswerError("unreachable", f"cannot establish a TLS connection to {server}")
+
+        if isinstance(error, _TIMEOUTS):
             through = f" through the proxy {_SEE}" if self._is_proxied(url) else ""
-            return NoAnswerError("slow", f"{origin(url)} did not respond in time{through}")
-        if isinstance(error, OSError) and not isinstance(
+            return NoAnswerError("slow", f"{server} did not respond in time{through}")
+
+        is_from_connection = isinstance(
             error, requests.exceptions.RequestException | ConnectionError
-        ):
+        )
+        if isinstance(error, OSError) and not is_from_connection:
             return NoAnswerError(
                 "tls",
                 "cannot read the file with the certificate authorities or the client certificate",
             )
         problem = "could not be reached" if _never_connected(error) else "closed the connection"
-        return NoAnswerError("unreachable", f"{origin(url)} {problem}")
+        return NoAnswerError("unreachable", f"{server} {problem}")
 
     def _is_proxied(self, url: str) -> bool:
         """Return whether requests to this URL go through a proxy."""
         with suppress(ValueError):  # it may not be a URL
-            own = dict(self._proxies or {})
-            merged = self._session.merge_environment_settings(url, own, None, None, None)
-            return bool(requests.utils.select_proxy(url, merged["proxies"]))
+            own_proxies = dict(self._proxies or {})
+            settings = self._session.merge_environment_settings(url, own_proxies, None, None, None)
+            proxy = requests.utils.select_proxy(url, settings["proxies"])
+            return bool(proxy)
         return False
+
+
+def _context_with(more_ca: str) -> ssl.SSLContext:
+    """Return a TLS context with more certificate authorities. Raises `NoAnswerError`."""
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(cadata=more_ca)
+    except (ssl.SSLError, ValueError):
+        raise NoAnswerError("tls", "the certificate authorities are not PEM certificates") from None
+    return context
 
 
 def _never_connected(error: BaseException) -> bool:
@@ -242,13 +258,17 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
 
     Yield an event that is set if the request was aborted.
     """
-    waiting = _THREAD.waiting = _ConnectionInUse()
+    waiting = _ConnectionInUse()
+    _THREAD.waiting = waiting  # `_Connection.request` adds the connection
     aborted = threading.Event()
     finished = threading.Event()
 
     def abort() -> None:
+        """Shut down the socket, so that the thread that reads from it gets an error."""
         aborted.set()
-        sock = waiting.sock or (waiting.connection and waiting.connection.sock)
+        sock = waiting.sock
+        if sock is None and waiting.connection:
+            sock = waiting.connection.sock
         if isinstance(sock, socket.socket):
             # SSLSocket.shutdown would turn off TLS, and a reader would get raw bytes
             with suppress(OSError):

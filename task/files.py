@@ -48,17 +48,18 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         file_stat = os.fstat(file)
-        piped = stat.S_ISFIFO(file_stat.st_mode) and path.startswith(_OWN)
-        if not piped:
+        is_shell_pipe = stat.S_ISFIFO(file_stat.st_mode) and path.startswith(_OWN)
+        if not is_shell_pipe:
             _check(file_stat, path)
             if file_stat.st_size > most:
                 raise _too_large(path, most)
-        if not piped and not file_stat.st_size:
-            most = min(most, _NO_SIZE)
+            if file_stat.st_size == 0:
+                most = min(most, _NO_SIZE)
+
         parts = list[bytes]()
         size = 0
         while size <= most:  # one byte more than allowed shows that the file is too large
-            part = _piece(file, min(most + 1 - size, _PIECE), path, waits=piped)
+            part = _piece(file, min(most + 1 - size, _PIECE), path, waits=is_shell_pipe)
             if not part:
                 return b"".join(parts)
             parts.append(part)
@@ -109,14 +110,15 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     if not os.path.isdir(parent):
-        hint = "set TMPDIR to a folder that this user can write to"
-        raise UsageError(f"TMPDIR: {parent} is not a folder", hint=hint)
+        raise UsageError(
+            f"TMPDIR: {parent} is not a folder",
+            hint="set TMPDIR to a folder that this user can write to",
+        )
     try:
         return tempfile.mkdtemp(prefix=prefix, dir=parent)
     except OSError as error:
-        message = f"cannot create a temporary folder in {parent}: {error.strerror}"
         raise UnreachableError(
-            message,
+            f"cannot create a temporary folder in {parent}: {error.strerror}",
             hint="free some space, or set TMPDIR to another folder",
         ) from error
 
@@ -134,12 +136,16 @@ def remove_folder(folder: str) -> None:
 
 
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
-    """Return an error with a hint if file descriptors, memory, or threads ran out, else None."""
+    """Return an error with a hint if file descriptors, memory, or threads ran out, else None.
+
+    The reason may be the error itself, or one of the errors that caused it.
+    """
     for _ in range(10):
         if error is None:
             return None
-        if found := _exhausted(error):
-            return found
+        no_resources = _exhausted(error)
+        if no_resources:
+            return no_resources
         error = error.__cause__ or error.__context__
     return None
 
@@ -174,22 +180,27 @@ def _exhausted(error: BaseException) -> ExhaustedError | None:
     return None
 
 
-def _check(known: os.stat_result, path: str) -> None:
+def _check(file_stat: os.stat_result, path: str) -> None:
     """Raise `OSError` for anything other than a regular file or /dev/null."""
-    if stat.S_ISDIR(known.st_mode):
+    mode = file_stat.st_mode
+    if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    is_dev_null = stat.S_ISCHR(known.st_mode) and known.st_rdev == os.makedev(1, 3)
-    if not stat.S_ISREG(known.st_mode) and not is_dev_null:
-        kind = _KINDS.get(stat.S_IFMT(known.st_mode), "something else")
+    is_dev_null = stat.S_ISCHR(mode) and file_stat.st_rdev == os.makedev(1, 3)
+    if not stat.S_ISREG(mode) and not is_dev_null:
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", path)
 
 
 def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
-    """Return the next bytes, or b"" at the end of the file."""
+    """Return the next bytes, at most `size`, or b"" at the end of the file.
+
+    `waits` is whether to wait for a silent pipe.
+    """
     if waits:
-        ready = select.poll()
-        ready.register(file, select.POLLIN)
-        if not ready.poll(PATIENCE * 1000):
+        poll = select.poll()
+        poll.register(file, select.POLLIN)
+        has_data = poll.poll(PATIENCE * 1000)
+        if not has_data:
             raise TimeoutError(
                 errno.ETIMEDOUT,
                 f"no data for {PATIENCE:g} seconds",

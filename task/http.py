@@ -143,9 +143,11 @@ class Http:
         request is retried if the server is busy or the connection breaks, and if its method is safe
         or `again` is True.
         """
-        url = path if path.startswith(("https://", "http://")) else f"{self.base}{path}"
+        is_full_url = path.startswith(("https://", "http://"))
+        url = path if is_full_url else f"{self.base}{path}"
         may_retry = (method in _SAFE) if again is None else again
         tries = self._limits.tries if may_retry else 1
+
         for number in range(tries):
             is_last = number == tries - 1
             pause = _PAUSES[min(number, 1)]
@@ -163,6 +165,7 @@ class Http:
                     raise
                 shutdown.sleep(pause)
                 continue
+
             requested_pause = retry_after(response)
             if requested_pause is not None:
                 pause = requested_pause
@@ -188,6 +191,7 @@ class Http:
             is_redirect = response.status in _REDIRECTS and location
             if not is_redirect or method not in ("GET", "HEAD"):
                 return response
+
             # Registries redirect blobs to a storage service, and forges redirect renamed
             # repositories to their new names.
             target = urljoin(url, location)
@@ -212,20 +216,18 @@ class Http:
         `params`, `json`, and `data`.
         """
         is_own_origin = origin(url) == origin(self.base)
-        login = dict(self._login()) if self._login and is_own_origin else {}
-        if not is_own_origin:
+        login = {}
+        if is_own_origin:
+            login = dict(self._login()) if self._login else {}
+        else:
             headers = {
                 header: value for header, value in headers.items() if header.lower() not in _PRIVATE
             }
+
         limits = self._limits
         began = time.monotonic()
         shutdown.check()
-        if limits.slow and self._lost > limits.slow:
-            why = (
-                f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
-                " contacted"
-            )
-            raise NoAnswerError("slow", why)
+        self._refuse_slow_server(url)
         try:
             with self._connections.request(
                 method,
@@ -246,14 +248,13 @@ class Http:
                 response = Response(answer.status_code, answer.headers, body, url)
         except self._connections.failures as error:
             shutdown.check()
-            if spent := exhausted(error):
-                raise spent from None
+            no_resources = exhausted(error)
+            if no_resources:
+                raise no_resources from None
             if time.monotonic() - began > limits.total:
                 raise self._slow(url) from None
-            raise self._connections.no_answer(
-                error,
-                url,
-            ) from None  # the text of `error` may contain the whole URL
+            # the text of `error` may contain the whole URL
+            raise self._connections.no_answer(error, url) from None
         finally:
             took = time.monotonic() - began
             if took > _SLOW:
@@ -262,6 +263,18 @@ class Http:
             f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s"
         )
         return response
+
+    def _refuse_slow_server(self, url: str) -> None:
+        """Raise `NoAnswerError` if slow responses have already taken too long, all together."""
+        most = self._limits.slow
+        if most and self._lost > most:
+            raise NoAnswerError(
+                "slow",
+                (
+                    f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
+                    " contacted"
+                ),
+            )
 
     def _body(
         self,
@@ -275,30 +288,34 @@ class Http:
         64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first
         version that does not decompress more than the requested chunk.
         """
+        limits = self._limits
         if encoding.strip().lower() not in _GZIP:
             raise NoAnswerError(
                 "redirect",
                 f"{origin(url)} responded in an encoding that was not requested",
             )
+
         parts = list[bytes]()
         size = 0
         for part in pieces:
             parts.append(part)
             size += len(part)
-            if size > self._limits.size:
+            if size > limits.size:
                 raise NoAnswerError(
                     "large",
-                    f"{origin(url)} returned more than {self._limits.size} bytes",
+                    f"{origin(url)} returned more than {limits.size} bytes",
                 )
-            if time.monotonic() - began > self._limits.total:
+            if time.monotonic() - began > limits.total:
                 raise self._slow(url)
         body = b"".join(parts)
-        most = self._limits.values
-        if most and sum(body.count(char) for char in (b",", b"[", b"{")) > most:
-            raise NoAnswerError(
-                "large",
-                f"{origin(url)} returned more than {most:,} values",
-            )
+
+        if limits.values:
+            values = body.count(b",") + body.count(b"[") + body.count(b"{")  # roughly
+            if values > limits.values:
+                raise NoAnswerError(
+                    "large",
+                    f"{origin(url)} returned more than {limits.values:,} values",
+                )
         return body
 
     def _slow(self, url: str) -> NoAnswerError:
@@ -315,7 +332,8 @@ def bearer(token: Secret) -> dict[str, str]:
 
 def basic(user: str, password: Secret) -> dict[str, str]:
     """Return the header for authentication with a username and a password or token."""
-    return {"Authorization": f"Basic {b64encode(f'{user}:{password.reveal()}'.encode()).decode()}"}
+    credentials = f"{user}:{password.reveal()}".encode()
+    return {"Authorization": f"Basic {b64encode(credentials).decode()}"}
 
 
 def retry_after(answer: Response) -> float | None:
@@ -324,6 +342,7 @@ def retry_after(answer: Response) -> float | None:
     try:
         if value[:1].isdigit():
             return min(float(value), 1e9)
-        return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
+        date = parsedate_to_datetime(value)
+        return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError):
         return None

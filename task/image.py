@@ -51,13 +51,11 @@ def parse_image(text: str) -> Image:
     """
     if not text:
         raise Malformed("the image reference is empty", "use [registry/]name:tag")
-    if blank := _BLANK.search(text):
-        why = (
-            f": an image reference cannot contain spaces or control characters ({blank.group()!r})"
-        )
+    blank = _BLANK.search(text)
+    if blank:
         raise _malformed_reference(
             text,
-            why,
+            f": an image reference cannot contain spaces or control characters ({blank.group()!r})",
             "remove it; separate several references with commas",
         )
     _refuse_scheme(text, text)
@@ -67,21 +65,21 @@ def parse_image(text: str) -> Image:
             " is an image ID or a digest without a name",
             "use name:tag or name@sha256:…",
         )
+
     name, tag, digest = _split_reference(text)
     image = _image(name, text)
     if tag is not None and not _TAG.fullmatch(tag):
         raise _bad_tag(tag, text)
     if digest is not None and not _DIGEST.fullmatch(digest):
-        hint = (
-            "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
-            " builder"
+        raise _malformed_reference(
+            text,
+            f": {shortened(digest)!r} is not a digest",
+            (
+                "use sha256: followed by 64 hex digits (0-9a-f), as printed by the registry or the"
+                " builder"
+            ),
         )
-        raise _malformed_reference(text, f": {shortened(digest)!r} is not a digest", hint)
-    return replace(
-        image,
-        tag=tag or "",
-        digest=digest or "",
-    )
+    return replace(image, tag=tag or "", digest=digest or "")
 
 
 def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
@@ -90,28 +88,35 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
     Each value is a list of references separated by commas, spaces, or newlines, or a JSON list of
     strings. Raises `Malformed` for the first reference that cannot be parsed.
     """
-    texts: list[str] = []
-    for value in map(str.strip, values):
+    references: list[str] = []
+    for value in values:
+        text = value.strip()
         # `[::1]:5000/app` is not a JSON list
-        if not value.startswith("[") or _HOST_AND_PORT.match(value):
-            texts += value.replace(",", " ").split()
-            continue
-        try:
-            items = parsed_json(value)
-        except ValueError as problem:
-            raise _malformed_reference(
-                value,
-                f" is not a JSON list: {problem}",
-                'use ["image:tag", …]',
-            ) from problem
-        if not all(isinstance(item, str) for item in items):
-            raise _malformed_reference(
-                value,
-                ": not every item in the list is a string",
-                'use ["image:tag", …]',
-            )
-        texts += filter(None, map(str.strip, items))
-    return tuple(dict.fromkeys(map(parse_image, texts)))
+        is_json = text.startswith("[") and not _HOST_AND_PORT.match(text)
+        if is_json:
+            references += _references_in_json(text)
+        else:
+            references += text.replace(",", " ").split()
+    return tuple(dict.fromkeys(map(parse_image, references)))
+
+
+def _references_in_json(text: str) -> list[str]:
+    """Return the strings in a JSON list, trimmed, without empty ones. Raises `Malformed`."""
+    try:
+        items = parsed_json(text)
+    except ValueError as problem:
+        raise _malformed_reference(
+            text,
+            f" is not a JSON list: {problem}",
+            'use ["image:tag", …]',
+        ) from problem
+    if not all(isinstance(item, str) for item in items):
+        raise _malformed_reference(
+            text,
+            ": not every item in the list is a string",
+            'use ["image:tag", …]',
+        )
+    return list(filter(None, map(str.strip, items)))
 
 
 @lru_cache(maxsize=65536)
@@ -124,34 +129,33 @@ def live_image(text: str) -> Image | None:
     """
     text = text.strip()
     reference = text.partition("=")[2] if "=" in text else text
-    name, given_tag, given_digest = _split_reference(reference)
+    name, tag, digest = _split_reference(reference)
+    tag = tag or ""
+    digest = digest or ""
     try:
         image = _image(name, text, any_case=True)
     except Malformed:
         return None
-    tag = given_tag or ""
-    digest = given_digest or ""
-    if set(tag) & {"/", ":"} or _BLANK.search(tag) or _BLANK.search(digest):
+    if "/" in tag or ":" in tag or _BLANK.search(tag) or _BLANK.search(digest):
         return None
-    return replace(
-        image,
-        tag=tag,
-        digest=digest,
-    )
+    return replace(image, tag=tag, digest=digest)
 
 
 def split_registry(name: str) -> tuple[str, str]:
-    """Split a name by Docker's rule into the registry as written (or "") and the rest."""
-    first, slash, rest = name.partition("/")
-    is_registry = "." in first or ":" in first or first.lower() == "localhost"
-    return (first, rest) if slash and is_registry else ("", name)
+    """Split a name by Docker's rule into the registry as written (or "") and the repository."""
+    first_part, slash, other_parts = name.partition("/")
+    is_registry = "." in first_part or ":" in first_part or first_part.lower() == "localhost"
+    if slash and is_registry:
+        return first_part, other_parts
+    return "", name
 
 
 def split_image_list(text: str) -> tuple[str, ...]:
     """Return the entries of an `image-list`, trimmed, without empty ones,
     one for each result of `parse_image_list`.
     """
-    return tuple(filter(None, map(str.strip, text.split(","))))
+    entries = map(str.strip, text.split(","))
+    return tuple(entry for entry in entries if entry)
 
 
 def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
@@ -177,6 +181,7 @@ def cut_ranges(text: str) -> dict[int, int]:
     for number, piece in enumerate(split_image_list(text)):
         if number == 0:
             continue
+        # the entry before this piece, or the entry that the piece before this one belongs to
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
         has_constraint = isinstance(entry, Entry) and entry.constraint
@@ -193,52 +198,59 @@ def parse_entry(text: str) -> Entry:
     `Malformed`, with the fix in its hint, if the entry does not have a valid image.
     """
     text = text.strip()
-    alias = ""
-    reference = text
-    if "=" in text:  # AIU splits at the first `=`
-        alias, _, reference = text.partition("=")
-        # The `=` in `nginx:>=1.0` is part of the constraint: an alias does not contain a colon,
-        # except before a host's port.
-        _, after_colon, _ = _split_reference(alias)
-        if after_colon is not None:
-            name, _, _ = _split_reference(text)
-            suggested_alias = name.rpartition("/")[2].strip()
-            why = ": without an alias, the constraint's '=' is read as the end of an alias"
-            raise _malformed_reference(text, why, f"use {suggested_alias}={text}")
-        alias = alias.strip()
-        reference = reference.strip()
+    alias, reference = _split_alias(text)
     _refuse_scheme(reference, text)
     name, constraint, digest = _split_reference(reference)
     image = _image(name.strip(), text, any_case=True)
-    if "/" in (constraint or ""):
-        raise _bad_tag(constraint or "", text)
+    constraint = constraint or ""
+    if "/" in constraint:
+        raise _bad_tag(constraint, text)
     if digest is not None and not _DIGEST_LIKE.fullmatch(digest.strip()):
         raise _malformed_reference(
             text,
             f": {shortened(digest)!r} is not a digest",
             "use sha256:…",
         )
-    return Entry(
-        alias,
-        replace(image, digest=(digest or "").strip()),
-        (constraint or "").strip(),
-        text,
-    )
+    digest = (digest or "").strip()
+    return Entry(alias, replace(image, digest=digest), constraint.strip(), text)
+
+
+def _split_alias(text: str) -> tuple[str, str]:
+    """Split an `image-list` entry into its alias, or "", and the reference. Raises `Malformed`."""
+    if "=" not in text:
+        return "", text
+    alias, _, reference = text.partition("=")  # AIU splits at the first `=`
+    # The `=` in `nginx:>=1.0` is part of the constraint: an alias does not contain a colon, except
+    # before a host's port.
+    _, after_colon, _ = _split_reference(alias)
+    if after_colon is not None:
+        name, _, _ = _split_reference(text)
+        suggested_alias = name.rpartition("/")[2].strip()
+        raise _malformed_reference(
+            text,
+            ": without an alias, the constraint's '=' is read as the end of an alias",
+            f"use {suggested_alias}={text}",
+        )
+    return alias.strip(), reference.strip()
 
 
 def _split_reference(text: str) -> tuple[str, str | None, str | None]:
     """Return the name, tag (or constraint), and digest as written.
 
-    The part after a missing `:` or `@` is None.
+    The tag is None if there is no `:`, and the digest is None if there is no `@`.
     """
-    before_digest, at, digest = text.partition("@")
-    first, slash, _ = before_digest.partition("/")
-    may_have_port = slash and set(first) & {":", "["}
-    host = _HOST_AND_PORT.match(before_digest) if may_have_port else None
+    before_digest, at_sign, digest = text.partition("@")
+
+    # The colon before a port is part of the name.
+    first_part, slash, _ = before_digest.partition("/")
+    host = None
+    if slash and (":" in first_part or "[" in first_part):
+        host = _HOST_AND_PORT.match(before_digest)
     host_end = host.end() if host else 0
+
     path, colon, tag = before_digest[host_end:].partition(":")
     name = before_digest[:host_end] + path
-    return name, tag if colon else None, digest if at else None
+    return name, tag if colon else None, digest if at_sign else None
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
@@ -260,29 +272,12 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
             f": {shortened(registry)!r} is not a registry host",
             "use host[:port]/name",
         )
+
     for piece in repository.split("/"):
         ignores_case = any_case and piece.isascii()
-        if _PART.fullmatch(piece.lower() if ignores_case else piece):
-            continue
-        if not piece:
-            raise _malformed_reference(
-                text,
-                f": the name {shortened(name)!r} has an empty part",
-                "check the slashes",
-            )
-        if _PART.fullmatch(piece.lower()):
-            raise _malformed_reference(
-                text,
-                f": {shortened(piece)!r} has uppercase letters",
-                f"use {shortened(piece.lower())}",
-            )
-        hint = "use letters and digits, separated by '.', '_', '__', or any number of '-'; "
-        hint += "put a colon before the tag, and a comma between images"
-        raise _malformed_reference(
-            text,
-            f": {shortened(piece)!r} cannot be part of an image's name",
-            hint,
-        )
+        checked_piece = piece.lower() if ignores_case else piece
+        if not _PART.fullmatch(checked_piece):
+            raise _bad_piece(piece, name, text)
     if len(repository) > _LONGEST_REPOSITORY:
         raise _malformed_reference(
             text,
@@ -292,13 +287,37 @@ def _image(name: str, text: str, *, any_case: bool = False) -> Image:
     return Image(name, registry, repository)
 
 
+def _bad_piece(piece: str, name: str, text: str) -> Malformed:
+    """Return the error for an invalid part of an image's name. `text` is what the user wrote."""
+    if not piece:
+        return _malformed_reference(
+            text,
+            f": the name {shortened(name)!r} has an empty part",
+            "check the slashes",
+        )
+    if _PART.fullmatch(piece.lower()):
+        return _malformed_reference(
+            text,
+            f": {shortened(piece)!r} has uppercase letters",
+            f"use {shortened(piece.lower())}",
+        )
+    hint = "use letters and digits, separated by '.', '_', '__', or any number of '-'; "
+    hint += "put a colon before the tag, and a comma between images"
+    return _malformed_reference(
+        text,
+        f": {shortened(piece)!r} cannot be part of an image's name",
+        hint,
+    )
+
+
 def _refuse_scheme(reference: str, text: str) -> None:
     """Raise `Malformed`, which quotes the whole `text`, for a URL."""
     scheme = _SCHEME.match(reference)
-    if scheme:
-        why = f": an image reference cannot begin with {scheme.group()!r}"
-        without_login = re.sub("^[^/]*@", "", reference[scheme.end() :])
-        raise _malformed_reference(text, why, f"use {shortened(without_login)}")
+    if scheme is None:
+        return
+    why = f": an image reference cannot begin with {scheme.group()!r}"
+    without_login = re.sub("^[^/]*@", "", reference[scheme.end() :])
+    raise _malformed_reference(text, why, f"use {shortened(without_login)}")
 
 
 def _bad_tag(tag: str, text: str) -> Malformed:
@@ -315,8 +334,11 @@ def _bad_tag(tag: str, text: str) -> Malformed:
             f": {shortened(tag)!r} is neither a port nor a tag",
             "use host:port/name:tag",
         )
-    hint = "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'"
-    return _malformed_reference(text, f": {shortened(tag)!r} is not a tag", hint)
+    return _malformed_reference(
+        text,
+        f": {shortened(tag)!r} is not a tag",
+        "use up to 128 letters, digits, '_', '.', and '-', and do not begin with '.' or '-'",
+    )
 
 
 def _malformed_reference(text: str, why: str, hint: str) -> Malformed:

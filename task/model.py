@@ -35,7 +35,9 @@ class Versioned:
     @property
     def version(self) -> str:
         """Return `tag`, `tag@digest` or the digest alone."""
-        return f"{self.tag}@{self.digest}" if self.tag and self.digest else self.tag or self.digest
+        if self.tag and self.digest:
+            return f"{self.tag}@{self.digest}"
+        return self.tag or self.digest
 
 
 @dataclass(frozen=True)

@@ -50,9 +50,9 @@ class Given:
     @property
     def is_given(self) -> bool:
         """Whether the option is set on the command line or by a variable that is not empty."""
-        return self.source == "command line" or (
-            self.source == "variable" and bool("".join(self.texts).strip())
-        )
+        if self.source == "variable":
+            return bool("".join(self.texts).strip())
+        return self.source == "command line"
 
     def wrong(self, value: str, what: str, hint: str) -> UsageError:
         """Return the error for an invalid value. `what` describes a valid value."""
@@ -62,15 +62,15 @@ class Given:
         """Return the value. Raises `UsageError` if it still contains a placeholder from the CI
         system.
         """
-        if found := PLACEHOLDER.search(text):
-            hint = (
-                "check the names in the placeholder, and make sure that the step that sets the"
-                " value runs"
-                " before this one"
-            )
+        placeholder = PLACEHOLDER.search(text)
+        if placeholder:
             raise UsageError(
-                f"{self.name}: the pipeline did not replace {found.group()[:200]}",
-                hint=hint,
+                f"{self.name}: the pipeline did not replace {placeholder.group()[:200]}",
+                hint=(
+                    "check the names in the placeholder, and make sure that the step that sets the"
+                    " value runs"
+                    " before this one"
+                ),
             )
         return text
 
@@ -141,8 +141,11 @@ def author_name(given: Given) -> str:
     """
     text = one_text(given)
     if text and not is_name(text):
-        hint = "remove < > and control characters; use --git-author-email for the address"
-        raise given.wrong(text, "a name that Git accepts", hint)
+        raise given.wrong(
+            text,
+            "a name that Git accepts",
+            "remove < > and control characters; use --git-author-email for the address",
+        )
     return text
 
 
@@ -171,13 +174,18 @@ def every_line(given: Given) -> tuple[str, ...]:
     texts = every_text(given)
     if given.source != "variable":
         return texts
-    lines = (line.strip() for text in texts for line in text.splitlines())
+    lines: list[str] = []
+    for text in texts:
+        lines += map(str.strip, text.splitlines())
     return tuple(filter(None, lines))
 
 
 def every_word(given: Given) -> tuple[str, ...]:
     """Split all values into words at whitespace and commas, both in options and in variables."""
-    return tuple(word for text in every_text(given) for word in text.replace(",", " ").split())
+    words: list[str] = []
+    for text in every_text(given):
+        words += text.replace(",", " ").split()
+    return tuple(words)
 
 
 def every_choice(given: Given) -> tuple[str, ...]:
@@ -192,13 +200,13 @@ def every_choice(given: Given) -> tuple[str, ...]:
 
 def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
     """Parse `KEY=VALUE` lines."""
-    found = []
+    pairs = []
     for text in every_line(given):
-        key, equals, value = text.partition("=")
-        if not (key.strip() and equals and value.strip()):
+        key, _, value = map(str.strip, text.partition("="))
+        if not key or not value:
             raise given.wrong(text, f"in the form {given.metavar}", f"use {given.metavar}")
-        found.append((key.strip(), value.strip()))
-    return tuple(found)
+        pairs.append((key, value))
+    return tuple(pairs)
 
 
 @dataclass(frozen=True)

@@ -37,10 +37,14 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
         raise ValueError(_FLAW) from None
+
     part = text[at:end]
-    if part.count("[") + part.count("{") > DEEPEST and _is_deep(value):
+    may_be_deep = part.count("[") + part.count("{") > DEEPEST
+    if may_be_deep and _is_deep(value):
         raise ValueError(_FLAW)
-    if "\\ud" in part or "\\uD" in part:
+
+    has_surrogates = "\\ud" in part or "\\uD" in part
+    if has_surrogates:
         # the decoder joins pairs of surrogates, and replaces lone ones
         encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
         value = json.loads(encoded.decode("utf-16", "replace"))
@@ -77,16 +81,15 @@ _DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_
 
 def _is_deep(value: Any) -> bool:
     """Return whether a value has more than `DEEPEST` levels, without recursion."""
-    level = [value]
+    containers = [value]  # all containers on one level
     for _ in range(DEEPEST):
-        level = [
-            inner
-            for outer in level
-            for inner in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(inner, dict | list)
-        ]
-        if not level:
+        inner_containers = []
+        for container in containers:
+            items = container.values() if isinstance(container, dict) else container
+            inner_containers += [item for item in items if isinstance(item, dict | list)]
+        if not inner_containers:
             return False
+        containers = inner_containers
     return True
 
 

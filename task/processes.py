@@ -97,11 +97,13 @@ def child_environment(
     kept if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
     """
     needed = _needs(configured, environ.get("PATH", ""))
-    return {
-        name: value
-        for name, value in environ.items()
-        if not name.startswith(_OURS) and (name in needed or not is_secret(name))
-    }
+    env = {}
+    for name, value in environ.items():
+        if name.startswith(_OURS):
+            continue
+        if name in needed or not is_secret(name):
+            env[name] = value
+    return env
 
 
 def is_secret(name: str) -> bool:
@@ -111,30 +113,37 @@ def is_secret(name: str) -> bool:
 
 
 def _needs(configured: Collection[str], path: str) -> frozenset[str]:
-    """Return the names in a program's configuration, and the variables of a known program."""
-    of_known_programs = [
-        name
-        for program, names in _KNOWN
-        if any(program.search(text) for text in configured)
-        for name in names
-    ]
-    words = [word for text in configured for word in (text, *_PROGRAM.findall(text)[:_FEW])]
+    """Return the names in a program's configuration, and the variables of a known program.
+
+    `path` is the search path for the scripts that the configuration refers to.
+    """
+    needed: set[str] = set()
+    for program, variables in _KNOWN:
+        if any(program.search(text) for text in configured):
+            needed.update(variables)
+
+    words: list[str] = []
+    for text in configured:
+        words += [text, *_PROGRAM.findall(text)[:_FEW]]
     scripts = [_script(word, path) for word in words]
-    mentioned = [name for text in (*configured, *scripts) for name in _NAME.findall(text)]
-    return frozenset((*of_known_programs, *mentioned))
+    for text in (*configured, *scripts):
+        needed.update(_NAME.findall(text))
+    return frozenset(needed)
 
 
 def _script(word: str, path: str) -> str:
     """Return the start of the script that a word refers to, or "" if it does not refer to a
     script.
     """
-    found = shutil.which(word, path=path)
-    if found is None:
+    program = shutil.which(word, path=path)
+    if program is None:
         return ""
     try:
-        with open(found, "rb") as file:
+        with open(program, "rb") as file:
             is_script = file.read(2) == b"#!"
-            return file.read(_SCRIPT).decode("utf-8", "replace") if is_script else ""
+            if not is_script:
+                return ""
+            return file.read(_SCRIPT).decode("utf-8", "replace")
     except OSError:  # it may be executable, but not readable
         return ""
 
@@ -218,19 +227,25 @@ def memory_of_step(
     limits = [2 * MEMORY]
     with suppress(OSError, ValueError):  # not on Linux
         for line in own.read_text(encoding="utf-8").splitlines():
-            _, controllers, place = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            is_version_1 = bool(controllers)  # cgroups v2 does not list controllers here
-            folder = "memory" if is_version_1 else "."
-            name = "memory.limit_in_bytes" if is_version_1 else "memory.max"
-            own_group = PurePosixPath(place)
-            for group in (own_group, *own_group.parents):  # every parent group also limits it
-                # not visible in a container; "max" if there is no limit
-                with suppress(OSError, ValueError):
-                    file = cgroups / folder / group.relative_to("/") / name
-                    limits.append(int(file.read_text(encoding="ascii")))
+            _, controllers, group = line.split(":", 2)
+            # cgroups v2 does not list controllers here
+            if not controllers:
+                limits += _limits_of_group(cgroups, group, "memory.max")
+            elif "memory" in controllers.split(","):
+                limits += _limits_of_group(cgroups / "memory", group, "memory.limit_in_bytes")
     return max(min(limits) // 2, _LEAST)
+
+
+def _limits_of_group(folder: Path, group: str, file_name: str) -> list[int]:
+    """Return the memory limits of a control group and of its parents, which also limit it."""
+    limits = []
+    own_group = PurePosixPath(group)
+    for parent in (own_group, *own_group.parents):
+        # not visible in a container; "max" if there is no limit
+        with suppress(OSError, ValueError):
+            file = folder / parent.relative_to("/") / file_name
+            limits.append(int(file.read_text(encoding="ascii")))
+    return limits
 
 
 class Clock:
@@ -244,7 +259,8 @@ class Clock:
     def left(self) -> float:
         """Return the remaining seconds. Raises `UnreachableError` when the time is up."""
         now = time.monotonic()
-        self._end = self._end or now + self.seconds
+        if not self._end:  # the first command
+            self._end = now + self.seconds
         if now >= self._end:
             raise UnreachableError(
                 f"the Git server took too long ({self.why})",
@@ -441,6 +457,7 @@ class Watch:
         git_dir: str = "",
         stop: Callable[[str], str] | None = None,
     ) -> None:
+        """`running` is the command, an `sh.RunningCommand`."""
         self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
         self._timeout, self._late, self._stall = limits
@@ -450,8 +467,12 @@ class Watch:
         self._stop = stop
         self._before = weight(git_dir) if git_dir else 0
         self._terminated = 0.0  # when the command got SIGTERM
-        self._moved: int | None = None
-        self._moved_at = self._looked = self._weighed = self._began = time.monotonic()
+        self._moved: int | None = None  # bytes at the last look; None if unknown
+        now = time.monotonic()
+        self._began = now
+        self._moved_at = now  # when bytes last moved
+        self._looked = now  # when that was last checked
+        self._weighed = now  # when the size of the packs was last checked
 
     def end(self) -> None:
         """Stop the command now. A signal handler may call this."""
@@ -464,25 +485,34 @@ class Watch:
         with suppress(AttributeError, OSError):
             handle = os.pidfd_open(self._running.pid)
         poll = select.poll()
-        pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
         if handle is not None:
             poll.register(handle, select.POLLIN)
         for output in self._outputs:
             poll.register(output.source, select.POLLIN)
         try:
-            while True:
-                ready = {number for number, _ in poll.poll(pause * 1000)}
-                for output in self._outputs:
-                    if output.source in ready and not output.take(keep=not self.why):
-                        poll.unregister(output.source)
-                if handle in ready or (handle is None and not self._running.is_alive()):
-                    break
-                self._look(time.monotonic())
-                pause = _SLICE if handle is not None else min(2 * pause, _NAP)
+            self._read_until_exit(poll, handle)
         finally:
             if handle is not None:
                 os.close(handle)
         self._rest()
+
+    def _read_until_exit(self, poll: select.poll, handle: int | None) -> None:
+        """Read the outputs, and check the limits, until the command has exited.
+
+        Without a handle, the exit is only noticed between two pauses, so these start short.
+        """
+        pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
+        while True:
+            ready = {number for number, _ in poll.poll(pause * 1000)}
+            for output in self._outputs:
+                if output.source in ready:
+                    is_open = output.take(keep=not self.why)
+                    if not is_open:
+                        poll.unregister(output.source)
+            if handle in ready or (handle is None and not self._running.is_alive()):
+                return
+            self._look(time.monotonic())
+            pause = _SLICE if handle is not None else min(2 * pause, _NAP)
 
     def _rest(self) -> None:
         """Read the rest of the output.
@@ -494,7 +524,8 @@ class Watch:
             while count_before < output.count <= self._bounds.messages:  # until nothing arrives
                 count_before = output.count
                 output.take(keep=not self.why)
-        self.why = self.why or self._too_much(time.monotonic())
+        if not self.why:
+            self.why = self._too_much(time.monotonic())
 
     def _look(self, now: float) -> None:
         """Terminate the command if it has exceeded a limit, and kill it if it does not exit."""
@@ -502,12 +533,16 @@ class Watch:
             if now - self._terminated >= _PATIENCE:
                 send(self._running, "SIGKILL")
             return
+
+        # remember when bytes last moved
         if self._stall and now - self._looked >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
-            if moved is None or moved != self._moved:
+            has_moved = moved is None or moved != self._moved  # None: it cannot be measured
+            if has_moved:
                 self._moved_at = now
             self._moved = moved
             self._looked = now
+
         if now - self._began >= self._timeout:
             self.why = self._late
         elif now - self._moved_at >= self._stall > 0:
@@ -515,7 +550,8 @@ class Watch:
         else:
             self.why = self._too_much(now)
             if self._stop and not self.why:
-                self.why = self._stop(self._outputs[-1].text().decode("utf-8", "replace"))
+                last_output = self._outputs[-1].text().decode("utf-8", "replace")
+                self.why = self._stop(last_output)
         if self.why:
             self.end()
 
@@ -524,19 +560,22 @@ class Watch:
 
         While it is running, check the size of the packs once a second.
         """
-        if sum(output.count for output in self._outputs) > self._bounds.messages:
-            return self._bounds.too_many_messages
-        if self._git_dir and now - self._weighed >= 1:
-            self._weighed = now
-            packs = weight(self._git_dir)
-            if packs > self._bounds.pack:
-                return self._bounds.too_much_pack
+        bounds = self._bounds
+        if sum(output.count for output in self._outputs) > bounds.messages:
+            return bounds.too_many_messages
+        if not self._git_dir or now - self._weighed < 1:
+            return ""
+
+        self._weighed = now
+        packs = weight(self._git_dir)
+        if packs > bounds.pack:
+            return bounds.too_much_pack
+        if packs == self._before:
             # Before the pack starts, git collects all refs without printing them. Each byte counts
             # twice: written and read.
-            if packs == self._before:
-                moved = bytes_moved(self._running.pid) or 0
-                if moved > 2 * self._bounds.messages:
-                    return self._bounds.too_many_messages
+            moved = bytes_moved(self._running.pid) or 0
+            if moved > 2 * bounds.messages:
+                return bounds.too_many_messages
         return ""
 
 
@@ -571,20 +610,23 @@ def bytes_moved(session: int) -> int | None:
 
     ssh is excluded, because its keep-alives move bytes on an idle connection.
     """
-    total = 0
-    known = False
+    total: int | None = None
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
-            with suppress(OSError, ValueError, IndexError):
+            with suppress(OSError, ValueError, IndexError):  # it may have exited
                 # pid (name) state parent group session …
                 name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
                 _, _, _, session_of_process, *_ = fields.split()
-                if int(session_of_process) != session or name.endswith("(ssh"):
-                    continue
-                read, written = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
-                total += int(read.split()[1]) + int(written.split()[1])
-                known = True
-    return total if known else None
+                is_ssh = name.endswith("(ssh")
+                if int(session_of_process) == session and not is_ssh:
+                    total = (total or 0) + _bytes_of_process(pid)
+    return total
+
+
+def _bytes_of_process(pid: str) -> int:
+    """Return the number of bytes that a process has read and written."""
+    read_line, written_line = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
+    return int(read_line.split()[1]) + int(written_line.split()[1])
 
 
 def _read(path: str) -> str:

@@ -79,7 +79,7 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
     the change has landed. `unknown` is the open question if the server cannot be queried, such as
     "whether the push arrived". Raises the errors of `send`.
     """
-    lost: UnreachableError | None = None  # set once a response was lost
+    lost_response: UnreachableError | None = None
     for pause in (*_PAUSES, 0.0):
         try:
             return send()
@@ -88,14 +88,18 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
         except (Outpaced, RepositoryError):
             # The conflict may be with our own first request, which was still in transit when we
             # checked.
-            if lost and (result := _arrived_or_unknown(landed, unknown, lost)):
-                return result
+            if lost_response:
+                result = _arrived_or_unknown(landed, unknown, lost_response)
+                if result:
+                    return result
             raise
         except UnreachableError as error:
-            lost = error
-            if result := _arrived_or_unknown(landed, unknown, lost):
+            lost_response = error
+            result = _arrived_or_unknown(landed, unknown, lost_response)
+            if result:
                 return result
-            if not pause or shutdown.code():
+            is_last = not pause
+            if is_last or shutdown.code():
                 raise
             shutdown.sleep(pause)
     raise AssertionError  # pragma: no cover - the last turn returns or raises
@@ -106,5 +110,8 @@ def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: Unreachabl
     try:
         return landed()
     except TaskError:
-        hint = f"it is unknown {unknown}; run it again: the next run detects what has landed"
-        raise UnreachableError(cause.message, hint=hint, subject=cause.subject) from cause
+        raise UnreachableError(
+            cause.message,
+            hint=f"it is unknown {unknown}; run it again: the next run detects what has landed",
+            subject=cause.subject,
+        ) from cause

@@ -962,14 +962,18 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 @cache
 def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of a record, or the one option of a field of `Settings`."""
+    """Return the options of a record, or the one option of a field of `Settings`.
+
+    `taken` is the record's class, or the field's name.
+    """
     record = Settings if isinstance(taken, str) else taken
-    hints = get_type_hints(record)
-    return tuple(
-        (field, hints[field.name], field.metadata[OPTION])
-        for field in fields(record)
-        if OPTION in field.metadata and taken in (record, field.name)
-    )
+    types = get_type_hints(record)
+    options = []
+    for field in fields(record):
+        is_taken = taken in (record, field.name)
+        if is_taken and OPTION in field.metadata:
+            options.append((field, types[field.name], field.metadata[OPTION]))
+    return tuple(options)
 
 
 def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
@@ -985,12 +989,13 @@ def check(settings: Settings) -> None:
             "--alias and --image cannot be combined",
             hint="remove --image, the old name for --alias",
         )
-    if settings.command == "rollback" and not (settings.rollback.to or settings.rollback.failed):
-        hint = (
-            "set the version to roll back to: a tag, previous, or 3-back (--to, or the variable"
-            " IMAGE_UPDATE_TO), or the image that failed (--failed)"
+    has_destination = settings.rollback.to or settings.rollback.failed
+    if settings.command == "rollback" and not has_destination:
+        raise UsageError(
+            "--to is missing or empty",
+            hint="set the version to roll back to: a tag, previous, or 3-back (--to, or the"
+            " variable IMAGE_UPDATE_TO), or the image that failed (--failed)",
         )
-        raise UsageError("--to is missing or empty", hint=hint)
     if settings.on_failure == "rollback":
         _check_rollback_on_failure(settings)
     for text in settings.commit.push_option:
@@ -1005,16 +1010,16 @@ def check(settings: Settings) -> None:
 
 
 def _check_rollback_on_failure(settings: Settings) -> None:
+    """Raise `UsageError` if the run would not notice that a rollout fails."""
     if not settings.rollout.wait:
         raise UsageError(
             "--on-failure=rollback requires --wait",
             hint="add --wait, which detects the failure",
         )
     if settings.git.pull_request and not settings.commit.auto_merge:
-        hint = "add --auto-merge, or remove --on-failure and run: image-update rollback"
         raise UsageError(
             "--on-failure=rollback does not work with a pull request that a person merges",
-            hint=hint,
+            hint="add --auto-merge, or remove --on-failure and run: image-update rollback",
         )
 
 
@@ -1026,28 +1031,34 @@ def _check_sides(given: PromoteOptions) -> None:
     }
     for side, names_or_selector in sides.items():
         if not names_or_selector:
-            hint = f"list the Applications in {side}, or select them by label with {side}-selector"
-            raise UsageError(f"{side} is missing or empty", hint=hint)
+            raise UsageError(
+                f"{side} is missing or empty",
+                hint=f"list the Applications in {side}, or select them by label with"
+                f" {side}-selector",
+            )
 
 
-def _check_verify(given: VerifyOptions) -> None:
-    if bool(given.verify_identity) != bool(given.verify_issuer):
-        hint = (
-            "use --verify-identity and --verify-issuer together: the signer, and the OIDC issuer"
-            " that confirms it"
+def _check_verify(options: VerifyOptions) -> None:
+    """Raise `UsageError` for an incomplete signer, or for two ways to verify."""
+    if bool(options.verify_identity) != bool(options.verify_issuer):
+        message = "--verify-issuer requires --verify-identity"
+        if options.verify_identity:
+            message = "--verify-identity requires --verify-issuer"
+        raise UsageError(
+            message,
+            hint=(
+                "use --verify-identity and --verify-issuer together: the signer, and the OIDC"
+                " issuer that confirms it"
+            ),
         )
-        message = (
-            "--verify-identity requires --verify-issuer"
-            if given.verify_identity
-            else "--verify-issuer requires --verify-identity"
+    if options.verify and options.verify_identity:
+        raise UsageError(
+            "--verify and --verify-identity cannot be combined",
+            hint="use one of them: a public key or an identity",
         )
-        raise UsageError(message, hint=hint)
-    if given.verify and given.verify_identity:
-        hint = "use one of them: a public key or an identity"
-        raise UsageError("--verify and --verify-identity cannot be combined", hint=hint)
 
 
-def _check_api(given: CommitOptions) -> None:
+def _check_api(options: CommitOptions) -> None:
     """Raise `UsageError` for options that a commit through the GitHub API cannot have, such as an
     author or a signature.
     """
@@ -1059,17 +1070,18 @@ def _check_api(given: CommitOptions) -> None:
         "git_author_name",
         "git_author_email",
     )
-    flags = [flag_of(field) for field in fields if getattr(given, field)]
-    if flags:
-        others = "the other options" if len(flags) > 1 else flags[0]
-        raise UsageError(
-            f"{', '.join(flags)} and --commit-through github cannot be combined",
-            hint=f"remove --commit-through, or {others}: {_api_takes(flags)}",
-        )
+    flags = [flag_of(field) for field in fields if getattr(options, field)]
+    if not flags:
+        return
+    others = "the other options" if len(flags) > 1 else flags[0]
+    raise UsageError(
+        f"{', '.join(flags)} and --commit-through github cannot be combined",
+        hint=f"remove --commit-through, or {others}: {_why_not_through_api(flags)}",
+    )
 
 
-def _api_takes(named: Collection[str]) -> str:
+def _why_not_through_api(flags: Collection[str]) -> str:
     """Return why a commit through the GitHub API cannot have these options."""
-    if list(named) == [flag_of("push_option")]:
+    if list(flags) == [flag_of("push_option")]:
         return "the GitHub API does not support push options"
     return "GitHub signs the commit, and the token's owner is its author"

@@ -61,6 +61,9 @@ def install() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
+    """Stop the children, and raise `Stopped` unless the main thread is shielded. Only the first
+    signal has an effect.
+    """
     if not _STATE.first.acquire(blocking=False):
         return
     _STATE.number = number
@@ -70,8 +73,8 @@ def _on_signal(number: int, frame: FrameType | None) -> None:
     # The import system calls back into Python (weakref callbacks of its locks), and exceptions in
     # callbacks are printed and then ignored. During an import, `check` stops the program instead,
     # before anything new is started.
-    importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
-    if not _STATE.shields and not importing:
+    is_importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
+    if not _STATE.shields and not is_importing:
         raise Stopped
 
 

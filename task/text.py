@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
+from os.path import commonprefix
 from typing import Any
 
 import re2
@@ -128,8 +129,10 @@ def fits_glob(glob: str, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> Any:
-    parts = re.split(r"(/\*\*/|\*\*|\*)", glob)
-    return re2.compile(f"(?s){''.join(_IN_GLOB.get(part) or re2.escape(part) for part in parts)}")
+    """Return the RE2 pattern for a glob. RE2 is never slow."""
+    parts = re.split(r"(/\*\*/|\*\*|\*)", glob)  # wildcards, and the text between them
+    pattern = "".join(_IN_GLOB.get(part) or re2.escape(part) for part in parts)
+    return re2.compile(f"(?s){pattern}")
 
 
 def printable_lines(text: str) -> str:
@@ -178,28 +181,31 @@ def _disobeyed(line: str) -> str:
     """Return the line with a backslash in front of what a CI runner would interpret."""
     if not line.isascii():
         compared = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
-        if compared.lstrip().startswith("::") or _BRACKET.search(compared):
+        is_command = compared.lstrip().startswith("::") or _BRACKET.search(compared)
+        if is_command:
             line = _OVERLOOKED.sub(lambda match: _escaped_char(match[0]), line)
-    command = line.lstrip()
-    if command.startswith("::"):
-        indentation = line[: len(line) - len(command)]
-        line = f"{indentation}\\{command}"
+    unindented = line.lstrip()
+    if unindented.startswith("::"):
+        indentation = line.removesuffix(unindented)
+        line = f"{indentation}\\{unindented}"
     return _BRACKET.sub(r"\1\\[", line)
 
 
 def _escaped_char(char: str) -> str:
     """Return a visible form of an invisible character."""
     number = ord(char)
-    # ASCII control characters are shown as in `cat -v`: ^[ is the escape.
-    return f"^{chr(number ^ 64)}" if number < 32 or number == 127 else f"<U+{number:04X}>"
+    is_control_character = number < 32 or number == 127
+    if is_control_character:
+        return f"^{chr(number ^ 64)}"  # as in `cat -v`: ^[ is the escape
+    return f"<U+{number:04X}>"
 
 
 def _json_escape(char: str) -> str:
     """Return a character, or its JSON escapes (one for each UTF-16 unit) if it is invisible."""
     if char.isprintable():
         return char
-    units = char.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+    data = char.encode("utf-16-be", "surrogatepass")  # two bytes for each unit
+    return "".join(f"\\u{data[at : at + 2].hex()}" for at in range(0, len(data), 2))
 
 
 def go_float(number: float) -> str:
@@ -209,19 +215,22 @@ def go_float(number: float) -> str:
 
     Numbers from a million up have an exponent (`1e+06`). Python's `repr` uses one only from 1e16.
     """
+    # 0.00125 has the digits 125, and the point at -2: 0.00125 = 0.125 * 10 ** -2.
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
     all_digits = whole + fraction
     digits = all_digits.lstrip("0")
     leading_zeros = len(all_digits) - len(digits)
-    point = len(whole) + int(power or 0) - leading_zeros  # its position in `digits`
+    point = len(whole) + int(power or 0) - leading_zeros
     digits = digits.rstrip("0")
     if not digits:
         return "0"
+
     exponent = point - 1
     if exponent < -4 or exponent >= 6:
-        rest = f".{digits[1:]}" if len(digits) > 1 else ""
-        return f"{digits[0]}{rest}e{'-' if exponent < 0 else '+'}{abs(exponent):02d}"
+        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+        sign = "-" if exponent < 0 else "+"
+        return f"{digits[0]}{fraction}e{sign}{abs(exponent):02d}"
     if point <= 0:
         return "0." + "0" * -point + digits
     if point >= len(digits):
@@ -231,16 +240,16 @@ def go_float(number: float) -> str:
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
     """Return the known word that equals a word or differs from it by at most `most` characters,
-    or "".
+    or "". Case, separators, and the order of the words in it do not matter.
     """
-    normal = normal_spelling(word)
-    words = _words(word)
+    spelling = normal_spelling(word)
+    parts = _words(word)
     nearest_key = ""
     least_distance = most + 1
     for key in known:
-        if normal == normal_spelling(key) or words == _words(key):
+        if spelling == normal_spelling(key) or parts == _words(key):
             return key
-        distance = differ(normal, normal_spelling(key), least_distance)
+        distance = differ(spelling, normal_spelling(key), least_distance)
         if distance < least_distance:
             nearest_key = key
             least_distance = distance
@@ -268,12 +277,12 @@ def differ(word: str, other: str, limit: int) -> int:
     """
     if abs(len(word) - len(other)) >= limit:
         return limit
-    pairs = enumerate(zip(word, other, strict=False))
-    start = next((i for i, (letter, other_letter) in pairs if letter != other_letter), None)
-    if start is None:  # one word begins with the other
-        return min(limit, abs(len(word) - len(other)))
+    start = len(commonprefix((word, other)))  # noqa: RUF071 - words, not paths
     word = word[start:]
     other = other[start:]
+    if not word or not other:  # one word begins with the other
+        return min(limit, len(word) + len(other))
+
     # Each row has the distances between the start of `word` and every start of `other`.
     row_before_last: list[int] = []
     last_row = list(range(len(other) + 1))
@@ -285,7 +294,7 @@ def differ(word: str, other: str, limit: int) -> int:
             replaced = last_row[j - 1] + (letter != other_letter)
             distance = min(dropped, inserted, replaced)
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
-                swapped = row_before_last[j - 2] + 1
+                swapped = row_before_last[j - 2] + 1  # `ab` for `ba`
                 distance = min(distance, swapped)
             row.append(distance)
         if min(row) >= limit and min(last_row) >= limit:

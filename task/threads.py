@@ -27,7 +27,7 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Return the result of `work` for each item, in order.
+    """Return the result of `work` for each item, in order. At most `at_once` threads are used.
 
     After all calls have ended, raise the first error, in the order of the items.
 
@@ -38,16 +38,17 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
         return list(map(work, items))
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
-    todo = list(enumerate(items))
-    todo.reverse()  # the first item is taken first, from the end
+    numbered_items = list(enumerate(items))
+    numbered_items.reverse()  # the first item is taken first, from the end
     lock = Lock()
 
     def worker() -> None:
+        """Take items until there are none left."""
         while True:
             with lock:
-                if not todo:
+                if not numbered_items:
                     return
-                number, item = todo.pop()
+                number, item = numbered_items.pop()
             try:
                 results[number] = work(item)
             except BaseException as error:  # noqa: BLE001 - it is raised below
@@ -63,11 +64,12 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
             thread.join()
     except shutdown.Stopped:
         with shutdown.shield():
-            todo.clear()
+            numbered_items.clear()
             end = time.monotonic() + _TIDYING
             for thread in threads:
                 thread.join(max(0.0, end - time.monotonic()))
         raise
+
     if errors:
         raise errors[min(errors)]
     return [results[number] for number in range(len(items))]

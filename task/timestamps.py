@@ -28,13 +28,16 @@ def utc(text: str) -> str:
     if match is None:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT)
     date, minute, second, fraction, offset = match.groups(default="")
-    second = "59" if second == "60" else second or "00"  # a leap second
-    zone = "+00:00" if offset.upper() in {"", "Z"} else offset
+    minute = minute or "00:00"
+    second = second or "00"
+    if second == "60":  # a leap second
+        second = "59"
     milliseconds = fraction.ljust(3, "0")[:3]
+    is_utc = offset.upper() in {"", "Z"}
+    zone = "+00:00" if is_utc else offset
     try:
-        return _spelled(
-            datetime.fromisoformat(f"{date}T{minute or '00:00'}:{second}.{milliseconds}{zone}")
-        )
+        when = datetime.fromisoformat(f"{date}T{minute}:{second}.{milliseconds}{zone}")
+        return _spelled(when)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
 
@@ -45,9 +48,8 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
     Raises `Malformed` for times after the year 9999.
     """
     try:
-        return _spelled(
-            datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds, milliseconds=milliseconds)
-        )
+        since_1970 = timedelta(seconds=seconds, milliseconds=milliseconds)
+        return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + since_1970)
     except OverflowError as error:
         raise Malformed(f"{seconds} seconds since 1970 are out of range", _HINT) from error
 
@@ -68,7 +70,9 @@ def span(seconds: int) -> str:
 def epoch_seconds(text: str) -> float:
     """Return the seconds since 1970 for an RFC 3339 time. A time without an offset is in UTC."""
     when = datetime.fromisoformat(text)
-    return (when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp()
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=UTC)
+    return when.timestamp()
 
 
 def _spelled(when: datetime) -> str:

@@ -58,16 +58,17 @@ def split(url: str) -> Url:
     try:
         parts = urlsplit(url.replace("\\", "/"))
     except ValueError:  # unbalanced brackets, or characters that NFKC turns into a slash (`℀`)
-        return Url(url.partition("://")[0].lower(), "", "", "", "")
-    login, _, place = parts.netloc.rpartition("@")
-    host, colon, port = place.rpartition(":")
-    if not colon or "]" in port:
-        host = place
+        scheme = url.partition("://")[0]
+        return Url(scheme.lower(), login="", host="", port="", path="")
+    login, _, host_and_port = parts.netloc.rpartition("@")
+    host, colon, port = host_and_port.rpartition(":")
+    is_port = colon and "]" not in port  # not a part of an IPv6 address
+    if not is_port:
+        host = host_and_port
         port = ""
-    tail = (f"?{parts.query}" if parts.query else "") + (
-        f"#{parts.fragment}" if parts.fragment else ""
-    )
-    return Url(parts.scheme, login, host.lower(), port, parts.path, tail)
+    query = f"?{parts.query}" if parts.query else ""
+    fragment = f"#{parts.fragment}" if parts.fragment else ""
+    return Url(parts.scheme, login, host.lower(), port, parts.path, tail=query + fragment)
 
 
 def origin(url: str) -> str:
@@ -88,22 +89,25 @@ def without_login(url: str) -> str:
 
     The user in an ssh URL is part of its address and is kept.
     """
-    match = _LOGIN.search(url)
-    if match is None:
+    login = _LOGIN.search(url)
+    if login is None:
         return url
-    scheme_end = match.start() - len("://")
-    if "://" in url[:scheme_end]:
+    scheme = url[: login.start()]  # with `://`
+    if "://" in scheme.removesuffix("://"):  # it is in a second URL, inside the first
         return url
-    scheme = url[: match.start()]
-    address = url[match.end() :]
-    user = match[1].partition(":")[0] if "ssh" in scheme.lower() else ""
-    return f"{scheme}{user}@{address}" if user else f"{scheme}{address}"
+    address = url[login.end() :]
+    user = login[1].partition(":")[0]
+    if user and "ssh" in scheme.lower():
+        return f"{scheme}{user}@{address}"
+    return f"{scheme}{address}"
 
 
 def login_of(url: str) -> tuple[str, str]:
     """Return the user and password that `without_login` removes, as written."""
-    match = _LOGIN.search(url)
-    user, _, password = match[1].partition(":") if match else ("", "", "")
+    login = _LOGIN.search(url)
+    if login is None:
+        return "", ""
+    user, _, password = login[1].partition(":")
     return user, password
 
 
@@ -115,12 +119,16 @@ def as_ssh_url(url: str) -> str:
     address, colon, path = url.partition(":")
     if "://" in url or not colon or "/" in address:
         return url
-    if match := _BRACKETS.match(url):
-        address = (match[1] or "") + match[2]
-        path = url[match.end() :]
-    elif match := _IPV6.match(url):
-        address = match[1]
-        path = url[match.end() :]
+    in_brackets = _BRACKETS.match(url)
+    ipv6_address = _IPV6.match(url)
+    if in_brackets:
+        user = in_brackets[1] or ""
+        host_and_port = in_brackets[2]
+        address = user + host_and_port
+        path = url[in_brackets.end() :]
+    elif ipv6_address:
+        address = ipv6_address[1]
+        path = url[ipv6_address.end() :]
     elif path.startswith(":"):  # `ext::…` runs a program, and does not have a host
         return url
     return f"ssh://{address}/{path.lstrip('/')}"
@@ -136,13 +144,18 @@ def normal_url(url: str) -> str:
     requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
-    text = as_ssh_url(text) if "@" in text else text
-    scheme, marker, rest = text.partition("://")
-    scheme = _SCHEMES.get(scheme.lower(), scheme.lower())
-    if not marker or scheme == "file":  # folder names are case-sensitive
+    if "@" in text:
+        text = as_ssh_url(text)
+    scheme, separator, after_scheme = text.partition("://")
+    scheme = scheme.lower()
+    scheme = _SCHEMES.get(scheme, scheme)
+    if not separator or scheme == "file":  # folder names are case-sensitive
         return f"file://{text.removeprefix('file://')}"
-    parts = split(f"{scheme}://{rest}")
-    path = f"/{parts.path.lstrip('/')}" if scheme == "ssh" else parts.path
+
+    parts = split(f"{scheme}://{after_scheme}")
+    path = parts.path
+    if scheme == "ssh":
+        path = f"/{path.lstrip('/')}"
     login = f"{parts.login}@" if parts.login else ""
     return f"{scheme}://{login}{parts.server}{path}{parts.tail}".lower()
 
@@ -160,22 +173,28 @@ def argo_cd_url(url: str) -> str:
     if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
         text = f"ssh://{text.replace(':', '/', 1)}"
     text = text.removesuffix(".git")
-    if any(char in ' {}\\"<>^`|' or not char.isprintable() for char in text):
+    has_invalid_characters = not text.isprintable() or bool(set(text) & set(' {}\\"<>^`|'))
+    if has_invalid_characters:
         return ""
-    scheme, marker, rest = text.partition("://")
-    host = rest.partition("/")[0].rpartition("@")[2]
-    port = host.rpartition("]")[2].partition(":")[2] if marker else ""
+
+    scheme, _, after_scheme = text.partition("://")
+    if scheme != "ssh":
+        return text
     # Go's URL parser rejects `ssh://git@host:path`
-    if scheme == "ssh" and port and not port.isdigit():
+    login_host_and_port = after_scheme.partition("/")[0]
+    host_and_port = login_host_and_port.rpartition("@")[2]
+    port = host_and_port.rpartition("]")[2].partition(":")[2]
+    if port and not port.isdigit():
         return ""
-    return rest if scheme == "ssh" else text
+    return after_scheme
 
 
 def login_and_host(url: str) -> str:
     """Return login, host, and port as a string, to compare an `argo_cd_url` prefix with whole
     URLs.
     """
-    address = url.partition("://")[2] if "://" in url else url
+    _, separator, after_scheme = url.partition("://")
+    address = after_scheme if separator else url
     return address.partition("/")[0]
 
 
@@ -184,8 +203,11 @@ def host_and_path(url: str) -> str:
     `git@host:a/b`.
     """
     text = as_ssh_url(url)
-    parts = split(text if "://" in text else f"//{text}")
-    return f"{parts.host}{parts.path.rstrip('/').removesuffix('.git').lower()}"
+    if "://" not in text:
+        text = f"//{text}"  # so that it begins with a host
+    parts = split(text)
+    path = parts.path.rstrip("/").removesuffix(".git").lower()
+    return f"{parts.host}{path}"
 
 
 def path_part(text: str) -> str:
@@ -212,6 +234,7 @@ def web_page(url: str | None, longest: int = 2000) -> str:
     """
     if not url or not url.startswith(("https://", "http://")):
         return ""
-    is_too_long = len(url.encode(errors="replace")) > longest
+    if len(url.encode(errors="replace")) > longest:
+        return ""
     has_unsafe_characters = not url.isprintable() or bool(set(url) & set(" <>\"'`\\"))
-    return "" if is_too_long or has_unsafe_characters else url
+    return "" if has_unsafe_characters else url

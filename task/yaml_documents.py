@@ -54,16 +54,17 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
     """
     if "\ufeff" in text:
         text = _BOM.sub(r"\1\n", text)  # same length, so that positions in the text do not change
-    problem: Exception | None = None  # report the first parser's message
+
+    fast_parser_error: Exception | None = None
     if yaml.__with_libyaml__:
         try:
             return build(yaml.parse(text, Loader=yaml.CSafeLoader))
         except Malformed:
             raise
         except (yaml.YAMLError, ValueError) as error:
-            problem = error
+            fast_parser_error = error
             if len(text) > _LARGE:
-                raise NotYaml(problem) from error
+                raise NotYaml(error) from error
 
     # Imported here because few runs need it, and importing it would take a thirtieth of every other
     # run's start time.
@@ -75,18 +76,21 @@ def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
     except Malformed:
         raise
     except (YAMLError, RecursionError, ValueError) as error:
-        raise NotYaml(problem or error) from error
+        # report the first parser's message
+        raise NotYaml(fast_parser_error or error) from error
 
 
 class NotYaml(Malformed):
     """No parser can read the text. `line` counts from 1, or is 0 if unknown."""
 
     def __init__(self, error: Exception) -> None:
+        """`error` is a parser's error. Both parsers' errors have the same attributes."""
         mark = getattr(error, "problem_mark", None)
-        what = getattr(error, "problem", None) or getattr(error, "reason", None) or "cannot be read"
+        problem = getattr(error, "problem", None) or getattr(error, "reason", None)
         self.line = mark.line + 1 if mark is not None else 0
-        self.what = str(what)
-        super().__init__(f"not valid YAML: {what}" + (f", line {self.line}" if self.line else ""))
+        self.what = str(problem or "cannot be read")
+        place = f", line {self.line}" if self.line else ""
+        super().__init__(f"not valid YAML: {self.what}{place}")
 
 
 @dataclass(frozen=True)
@@ -122,10 +126,12 @@ class _Builder:
         self._done: list[Any] = []
 
     def build(self, events: Iterator[Any]) -> list[Any]:
+        """Return the documents in a stream of parser events."""
         for event in events:
             # PyYAML and ruamel.yaml have different classes with the same names
             kind = type(event).__name__
-            if not self._how.tags and (tag := getattr(event, "tag", None)):
+            tag = None if self._how.tags else getattr(event, "tag", None)
+            if tag:
                 raise Malformed(
                     f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
                     "remove the tag",
@@ -133,12 +139,10 @@ class _Builder:
             if kind == "ScalarEvent":
                 value = _MERGE if self._merges(event) else self._how.scalar(event)
                 self._put(value, 1, event.anchor)
-            elif kind in ("MappingStartEvent", "SequenceStartEvent"):
-                if len(self._stack) >= self._how.deepest:
-                    raise Malformed(f"nested more than {self._how.deepest} levels deep")
-                self._stack.append(({} if kind == "MappingStartEvent" else [], [], event.anchor))
-                self._sizes.append(1)
-                self._anchors.pop(event.anchor, None)
+            elif kind == "MappingStartEvent":
+                self._open({}, event.anchor)
+            elif kind == "SequenceStartEvent":
+                self._open([], event.anchor)
             elif kind in ("MappingEndEvent", "SequenceEndEvent"):
                 container, _, anchor = self._stack.pop()
                 self._put(container, self._sizes.pop(), anchor)
@@ -153,6 +157,14 @@ class _Builder:
                 self._anchors = {}
                 self._sizes = [0]
         return self._done
+
+    def _open(self, container: Any, anchor: str | None) -> None:
+        """Start a mapping or a sequence. It gets all values until it ends."""
+        if len(self._stack) >= self._how.deepest:
+            raise Malformed(f"nested more than {self._how.deepest} levels deep")
+        self._stack.append((container, [], anchor))
+        self._sizes.append(1)
+        self._anchors.pop(anchor, None)
 
     def _merges(self, event: Any) -> bool:
         """Return whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
@@ -182,12 +194,15 @@ class _Builder:
     def _put(self, value: Any, size: int, anchor: str | None) -> None:
         """Add a value to the open container: as an item, as the next key, or as the value of the
         pending key. Without an open container, the value is a document.
+
+        `size` is the number of values in it, with aliases expanded.
         """
         self._sizes[-1] += size
         if self._sizes[-1] > self._how.most > 0:
             raise Malformed("document contains excessive aliasing")
         if anchor:
             self._anchors[anchor] = (value, size)
+
         if not self._stack:
             self._done.append(self._how.value(value))
             return
@@ -221,7 +236,8 @@ def documents(text: str) -> Iterator[ManifestDocument]:
     text = text.removeprefix("\ufeff")
     if not OURS.search(text):
         return
-    if text.lstrip().startswith("{"):
+    may_be_json = text.lstrip().startswith("{")
+    if may_be_json:
         try:
             yield ManifestDocument(parsed_json(text), 1)
             return
@@ -238,8 +254,11 @@ def broken(text: str) -> Iterator[ManifestDocument]:
     This parses all of them.
     """
     for chunk, line in _chunks(text.removeprefix("\ufeff")):
-        if not OURS.search(chunk):
-            yield from (document for document in _read(chunk, line) if document.problem)
+        if OURS.search(chunk):
+            continue
+        for document in _read(chunk, line):
+            if document.problem:
+                yield document
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
@@ -264,7 +283,8 @@ def plain(text: str, *, exact: bool = False) -> Any:
     A merge key is an ordinary key. `exact` rejects constructs that readers interpret differently:
     explicit tags and duplicate keys.
     """
-    data = loaded(text, Dialect(_scalar, _unique_key if exact else _key, tags=not exact))
+    dialect = Dialect(_scalar, _unique_key if exact else _key, tags=not exact)
+    data = loaded(text, dialect)
     return data[0] if data else None
 
 
@@ -278,24 +298,28 @@ def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
     read, a document with the reason.
     """
     content = chunk.lstrip("-\r\n\t ")
-    lines_before_content = chunk[: len(chunk) - len(content)].count("\n")
-    first_line = line + lines_before_content
+    before_content = chunk.removesuffix(content)
+    first_line = line + before_content.count("\n")
     dialect = Dialect(_scalar, _key, merged=_FEW + len(chunk))
     try:
         for number, data in enumerate(loaded(chunk, dialect)):
             yield ManifestDocument(data, first_line, text=chunk, number=number)
     except NotYaml as error:
-        yield ManifestDocument(None, line, f"line {line + max(error.line, 1) - 1}: {error.what}")
+        error_line = line + max(error.line, 1) - 1
+        yield ManifestDocument(None, line, f"line {error_line}: {error.what}")
     except Malformed as error:
         yield ManifestDocument(None, line, error.message)
 
 
 def _key(value: Any, _container: Mapping[Any, Any]) -> Any:
     """Return a key. A mapping or sequence cannot be one in Python, so its type stands for it."""
-    return value if isinstance(value, (str, bool)) or value is None else str(type(value))
+    if value is None or isinstance(value, (str, bool)):
+        return value
+    return str(type(value))
 
 
 def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
+    """Return a key. Raises `Malformed` if the mapping already has it."""
     key = _key(value, container)
     if key in container:
         raise Malformed(f"the key {str(key)[:100]!r} appears twice", "keep one of them")
@@ -303,7 +327,9 @@ def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
 
 
 def _scalar(event: Any) -> Any:
+    """Return the value of a scalar: a string, or for a plain scalar, maybe a bool or None."""
     value = event.value
-    if event.style or event.tag:  # quoted, block, or tagged: a string
+    is_string = event.style or event.tag  # quoted, block, or tagged
+    if is_string:
         return value
     return None if value in NULL else _PLAIN.get(value, value)

@@ -23,6 +23,7 @@ from task.ci.publish import hand_over, publish, results
 from task.cli.call import Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
 from task.cli.exit_codes import TABLE
+from task.cli.form import shown_flags
 from task.cli.mistakes import as_given, explained
 from task.command_kinds import kind_of
 from task.errors import Exit, TaskError, Trouble, UsageError
@@ -177,10 +178,9 @@ class GroupedCommands(TyperGroup):
         del ctx
         width = max(map(len, COMMANDS))  # the same in all sections
         for group_name, commands in GROUPS.items():
+            rows = [(name.ljust(width), about.sentence) for name, about in commands.items()]
             with formatter.section(group_name):
-                formatter.write_dl(
-                    [(name.ljust(width), about.sentence) for name, about in commands.items()]
-                )
+                formatter.write_dl(rows)
 
 
 class CommandFiles(Mapping[str, TyperCommand]):
@@ -207,13 +207,14 @@ class CommandFiles(Mapping[str, TyperCommand]):
 @cache
 def _command(name: str) -> TyperCommand:
     """Import the module of a command, and return its Typer command."""
+    kind = kind_of(name)
+    module_name = "update" if kind.writes or kind.takes_images else name
     # A signal here would leave modules half imported, and a stopped run needs this module again to
     # write its results.
-    kind = kind_of(name)
     with shutdown.shield():
-        is_in_update = kind.writes or kind.takes_images
-        module = import_module(f"task.cli.{'update' if is_in_update else name}")
+        module = import_module(f"task.cli.{module_name}")
     function = function_of(name, getattr(module, name))
+
     sentence, examples, page = COMMANDS[name]
     example_lines = "\n".join(f"  image-update {name} {example}".rstrip() for example in examples)
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -246,6 +247,7 @@ app = typer.Typer(
 
 
 def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+    """Print the version and exit, if `--version` is set."""
     if wanted:
         typer.echo(f"image-update {__version__}")
         raise typer.Exit
@@ -265,7 +267,7 @@ def _root_options(
         ),
     ] = False,
 ) -> None:
-    del version
+    del version  # `_version` has already handled it
     if not context.invoked_subcommand:
         typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
@@ -275,8 +277,8 @@ group = cast("TyperGroup", get_command(app))
 group.commands = cast("dict[str, Any]", CommandFiles())
 
 
-def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends, and its exit code
-    """Run one command line and return its exit code."""
+def main(argv: Sequence[str]) -> int:
+    """Run one command line and return its exit code. Errors are printed."""
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     call = Call(group, argv)
@@ -287,21 +289,15 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
             return int(Exit.OK)
         if call.mistake:
             return _end_with(call.mistake, call)
-        return (
-            group.main(
-                args=list(call.argv),
-                prog_name="image-update",
-                standalone_mode=False,
-                obj=call,
-            )
-            or 0
+        code = group.main(
+            args=list(call.argv),
+            prog_name="image-update",
+            standalone_mode=False,
+            obj=call,
         )
+        return code or 0
     except SystemExit as end:
-        # Typer exits after any broken pipe, which is harmless only while it is printing help
-        broken = end.__context__
-        if isinstance(broken, BrokenPipeError) and not SHOWN_BY_TYPER.intersection(argv):
-            return _defect(broken, call)
-        return int(end.code or 0)
+        return _code_of_exit(end, argv, call)
     except UsageError as error:
         return _end_with(as_given(error, call.variables), call)
     except TaskError as error:
@@ -316,25 +312,39 @@ def main(argv: Sequence[str]) -> int:  # noqa: PLR0911 - a table: how a run ends
             call,
         )
     except Exception as error:  # noqa: BLE001 - people get the traceback, CI systems get results
-        if isinstance(error, OSError) and SHOWN_BY_TYPER.intersection(argv):  # to a full disk
-            abandon(sys.stdout)
-            return _end_with(unwritable(error), call)
-        if no_resources := exhausted(error):
-            return _end_with(no_resources, call)
-        return _defect(error, call)
+        return _end_unexpectedly(error, argv, call)
+
+
+def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
+    """Return the exit code after Typer has exited.
+
+    Typer exits after any broken pipe, which is harmless only while it is printing help.
+    """
+    cause = end.__context__
+    prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
+    if isinstance(cause, BrokenPipeError) and not prints_help:
+        return _defect(cause, call)
+    return int(end.code or 0)
+
+
+def _end_unexpectedly(error: Exception, argv: Sequence[str], call: Call) -> int:
+    """Report an error that no code expects, and return the exit code.
+
+    It is a defect, unless the help could not be printed, or the machine has run out of a resource.
+    """
+    prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
+    if isinstance(error, OSError) and prints_help:  # for example, the disk is full
+        abandon(sys.stdout)
+        return _end_with(unwritable(error), call)
+    no_resources = exhausted(error)
+    if no_resources:
+        return _end_with(no_resources, call)
+    return _defect(error, call)
 
 
 def _flags_of_commands() -> dict[str, list[str]]:
     """Return the flags that each command's help shows."""
-    return {
-        name: [
-            flag
-            for param in command.params
-            if not getattr(param, "hidden", False)
-            for flag in param.opts
-        ]
-        for name, command in group.commands.items()
-    }
+    return {name: shown_flags(command.params) for name, command in group.commands.items()}
 
 
 def _defect(error: Exception, call: Call) -> int:
@@ -351,31 +361,36 @@ def _defect(error: Exception, call: Call) -> int:
 
 
 def _end_with(error: TaskError, call: Call) -> int:
-    """Print the error, and write the results of a failed run for the CI system that is waiting for
-    them.
+    """Print the error, and return the exit code. If a CI system is waiting for results, write them
+    as well.
     """
     code = shutdown.code_of_run([error.trouble])
     message = call.in_words_of_the_form(str(error))
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if kind_of(call.command).for_ci:
-        problem = Problem(Trouble(error.rule, message, hint, exit=error.exit))
-        problems = (problem, *strange_variables(call.environ))
-        failure = Report(
-            call.command,
-            images=(),
-            considered=0,
-            decisions=(),
-            commits=(),
-            problems=problems,
-            exit=code,
-        )
-        output = record_of(ResultOptions, call.given)
-        with shutdown.shield():  # errors here are not reported, because the run has already failed
-            if kind_of(call.command).reports:
-                publish(failure, output, call.environ)
-            else:
-                hand_over(results(failure), output, call.environ)
-            if path := call.given.get("metrics_file"):
-                count_run(failure, path, 0.0, call.log)
+        trouble = Trouble(error.rule, message, hint, exit=error.exit)
+        _write_failure(trouble, code, call)
     return code
+
+
+def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
+    """Write the results of a failed run to the places that the options name."""
+    failure = Report(
+        call.command,
+        images=(),
+        considered=0,
+        decisions=(),
+        commits=(),
+        problems=(Problem(trouble), *strange_variables(call.environ)),
+        exit=code,
+    )
+    output = record_of(ResultOptions, call.given)
+    with shutdown.shield():  # errors here are not reported, because the run has already failed
+        if kind_of(call.command).reports:
+            publish(failure, output, call.environ)
+        else:
+            hand_over(results(failure), output, call.environ)
+        metrics_file = call.given.get("metrics_file")
+        if metrics_file:
+            count_run(failure, metrics_file, 0.0, call.log)

@@ -56,6 +56,7 @@ def adopt(
             hint="set it to one of them",
         )
         return Adopted(mistake=mistake)
+
     entries = [*options, *parameters.pop("options", "").splitlines()]
     fields = frozenset(parameters)
     default_values = defaults()
@@ -64,14 +65,18 @@ def adopt(
         for name, text in parameters.items()
         if text.strip() not in ("", default_values.get(name))
     }
+
     accepted = variables(commands[command].params)
-    environ.update({accepted[name]: text for name, text in set_by_user.items() if name in accepted})
-    # if the job sets the variable itself, errors must not blame an unset parameter
-    called = {
-        variable: name
-        for name, variable in accepted.items()
-        if name in set_by_user or (name in fields and variable not in environ)
-    }
+    for name, text in set_by_user.items():
+        if name in accepted:
+            environ[accepted[name]] = text
+    called = {}
+    for name, variable in accepted.items():
+        # if the job sets the variable itself, errors must not blame an unset parameter
+        is_unset = name in fields and variable not in environ
+        if name in set_by_user or is_unset:
+            called[variable] = name
+
     if command not in CI_COMMANDS:  # a script in the job may also call `report`
         return Adopted(called, fields)
     refused = [name for name in set_by_user if name not in accepted]
@@ -99,7 +104,10 @@ def _parameters_not_taken(
     command: str,
     commands: Mapping[str, Any],
 ) -> UsageError:
-    """Return the error for parameters that only other commands have, or none."""
+    """Return the error for parameters that the command does not have.
+
+    The hint lists the commands that have all of them.
+    """
     matching_commands = [
         name for name in CI_COMMANDS if set(refused) <= variables(commands[name].params).keys()
     ]
@@ -108,7 +116,8 @@ def _parameters_not_taken(
     if matching_commands:
         *others, last = matching_commands
         listed = f"{', '.join(others)} or {last}" if others else last
-        hint += f"; {'they are' if is_plural else 'it is'} for {listed}"
+        subject = "they are" if is_plural else "it is"
+        hint += f"; {subject} for {listed}"
     return UsageError(f"{', '.join(refused)}: not a parameter of {command}", hint=hint)
 
 
@@ -129,11 +138,14 @@ def defaults() -> dict[str, str]:
 
     The default is "" if the repository's config provides it.
     """
-    return {
-        (option.flag or field.name).removeprefix("--").replace("_", "-"): _text(field.default)
-        for field, _, option in every_option()
-        if not option.argument
-    }
+    default_values = {}
+    for field, _, option in every_option():
+        if option.argument:
+            continue
+        flag = option.flag or field.name
+        parameter = flag.removeprefix("--").replace("_", "-")
+        default_values[parameter] = _text(field.default)
+    return default_values
 
 
 def _text(default: Any) -> str:
@@ -152,15 +164,16 @@ OF_A_SERVICE = re.compile(
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning for each unknown variable with our prefix, without its value."""
-    known = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
+    our_variables = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     warnings = []
     for name in sorted(environ):
         if not name.startswith(ENV_PREFIX) or not environ[name].strip():
             continue
-        if name in known or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
+        if name in our_variables or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
             continue
         hint = "see the options in the reference, or remove the variable"
-        if similar := nearest(name, sorted(known)):
+        similar = nearest(name, sorted(our_variables))
+        if similar:
             hint = f"did you mean {similar}?"
         warnings.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
     return tuple(warnings)
@@ -170,17 +183,22 @@ class Call:
     """A call to the command line. Commands get the call from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
+        """Read the arguments and, if there is one, the form.
+
+        `group` has the commands. The form's parameters become variables in `os.environ`.
+        """
         self._group = group
         self.command = argv[0] if argv and argv[0] in group.commands else ""
+
         words = argv[1:]
-        entries: Sequence[str] = ()
+        options_of_step: Sequence[str] = ()
+        has_parameters = any(name.startswith(PARAMETER_PREFIX) for name in os.environ)
         # all arguments of a Tekton step are entries of its form's `options`
-        if words[:1] == [form.MARK] and any(
-            name.startswith(PARAMETER_PREFIX) for name in os.environ
-        ):
-            entries = words[1:]
+        if has_parameters and words[:1] == [form.MARK]:
+            options_of_step = words[1:]
             words = ()
-        adopted = adopt(os.environ, self.command, group.commands, entries)
+
+        adopted = adopt(os.environ, self.command, group.commands, options_of_step)
         self._called = adopted.called
         self._fields = adopted.fields
         self.mistake = adopted.mistake
@@ -192,12 +210,13 @@ class Call:
 
     @cached_property
     def _parsed(self) -> Any:
-        """Return the parts of a possibly invalid command line that can be parsed, or None if there
-        is no command.
+        """The parts of a possibly invalid command line that can be parsed, as a Click context. None
+        if there is no command.
         """
         if not self.command:
             return None
-        return self._group.commands[self.command].make_context(
+        command = self._group.commands[self.command]
+        return command.make_context(
             self.command,
             list(self._words),
             resilient_parsing=True,
@@ -230,35 +249,37 @@ class Call:
                 continue
             variable = str(param.envvar)
             source = self._parsed.get_parameter_source(param.name)
-            is_set = source is not None and source.name == "ENVIRONMENT"
-            if variable in self._called or is_set:
-                is_option = param.opts[0].startswith("--")
-                flag = param.opts[0] if is_option else str(param.metavar)
+            is_from_variable = source is not None and source.name == "ENVIRONMENT"
+            is_form_parameter = variable in self._called
+            if is_form_parameter or is_from_variable:
+                first_name = param.opts[0]
+                flag = first_name if first_name.startswith("--") else str(param.metavar)
                 names[flag] = self._called.get(variable, variable)
         return names
 
     def in_words_of_the_form(self, text: str) -> str:
-        """Return the message with options that are parameters replaced by their names in the
-        form.
+        """Return the message with options replaced by the names of the form's parameters.
+
+        `--tag` becomes `tag`, and `--tag=` becomes `tag: `, if the form has a parameter `tag`.
         """
 
-        def replacement(flag: re.Match[str]) -> str:
+        def parameter_for(flag: re.Match[str]) -> str:
             name, equals = flag.groups()
             if name not in self._fields:
                 return flag[0]
             return f"{name}: " if equals else name
 
-        return re.sub(r"--([a-z][a-z-]*)(=?)", replacement, text)
+        return re.sub(r"--([a-z][a-z-]*)(=?)", parameter_for, text)
 
     @cached_property
     def log(self) -> Log:
-        """Return the log.
-
-        The log starts with warnings about unknown variables, which may explain later errors.
+        """The log, which starts with warnings about unknown variables: they may explain later
+        errors.
         """
         log_format = self.given.get("log_format", "auto")
         if log_format == "auto":
-            log_format = "github" if self.environ.get("GITHUB_ACTIONS") == "true" else "text"
+            is_github = self.environ.get("GITHUB_ACTIONS") == "true"
+            log_format = "github" if is_github else "text"
         log = Log(
             self.given.get("log_level", "info"),
             log_format,

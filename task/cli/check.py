@@ -50,5 +50,6 @@ def _attach_admitted(report: Report, log: Log) -> None:
     """Show each admitted version at its line. Refused versions are reported as errors, which
     already have a line.
     """
-    for admitted in report.updates:
-        log.notice(admitted.subscription.application.key, admitted.because, admitted.place)
+    for decision in report.updates:
+        app = decision.subscription.application
+        log.notice(app.key, decision.because, decision.place)

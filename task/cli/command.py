@@ -49,9 +49,9 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
             return body(settings_of(command, context.params), context.obj)
         return body(**context.params)
 
-    required = REQUIRED.get(command, ())
+    required_names = REQUIRED.get(command, ())
     params = [
-        _typer_parameter(field, kind, option, needed=field.name in required)
+        _typer_parameter(field, kind, option, is_required=field.name in required_names)
         for field, kind, option in options_of(command)
     ]
     if not params:
@@ -61,6 +61,8 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         inspect.Parameter.POSITIONAL_OR_KEYWORD,
         annotation=typer.Context,
     )
+
+    # Typer reads these instead of the signature and the docstring of `called`.
     called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
     called.__annotations__ = {}
     called.__doc__ = body.__doc__
@@ -73,23 +75,23 @@ def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
     `given` contains the values that Typer has parsed. Raises `UsageError` for options that cannot
     be combined.
     """
-    taken = TAKEN[command]
-    types = get_type_hints(Settings)
-    records = {name: record_of(type_, given) for name, type_ in types.items() if type_ in taken}
-    settings = Settings(
-        command,
-        **records,
-        **{name: given[name] for name in given if name in taken},
-    )
+    accepted = TAKEN[command]  # the records and the single options that the command accepts
+    record_types = get_type_hints(Settings)
+    records = {
+        name: record_of(record_type, given)
+        for name, record_type in record_types.items()
+        if record_type in accepted
+    }
+    single_options = {name: given[name] for name in given if name in accepted}
+    settings = Settings(command, **records, **single_options)
     check(settings)
     return settings
 
 
 def record_of(record: type, given: Mapping[str, Any]) -> Any:
-    """Return the record with the given values. Other fields keep their defaults."""
-    return record(
-        **{field.name: given[field.name] for field in fields(record) if field.name in given}
-    )
+    """Return a record with the given values. Other fields keep their defaults."""
+    values = {field.name: given[field.name] for field in fields(record) if field.name in given}
+    return record(**values)
 
 
 def _typer_parameter(
@@ -97,25 +99,20 @@ def _typer_parameter(
     kind: Any,
     option: Option,
     *,
-    needed: bool,
+    is_required: bool,
 ) -> inspect.Parameter:
-    """Return the parameter from which Typer creates the field's option.
+    """Return the function parameter from which Typer creates an option or an argument.
 
-    A bool becomes `--x/--no-x`.
+    `field` is the option's field in the settings, and `kind` is its type. A bool becomes
+    `--x/--no-x`, and a tuple becomes an option that can be repeated.
     """
     is_flag = kind is bool or bool in get_args(kind)
     is_list = get_origin(kind) is tuple
     default = "" if is_list or isinstance(field.default, Secret) else field.default
-    declare = typer.Argument
-    names = []
-    if not option.argument:
-        declare = typer.Option
-        name = option.flag or flag_of(field.name)
-        names.append(f"{name}/--no-{name.removeprefix('--')}" if is_flag else name)
-        if name in SHORT:
-            names.append(SHORT[name])
-    info = declare(
-        *names,
+
+    declare = typer.Argument if option.argument else typer.Option
+    declaration = declare(
+        *_names_for_typer(field, option, is_flag=is_flag),
         envvar=None if option.old_name else variable_of(field.name),
         hidden=option.old_name,
         metavar=option.metavar or None,
@@ -123,24 +120,35 @@ def _typer_parameter(
         rich_help_panel=option.group,
         # `_reader` expects strings, whatever the default
         parser=None if is_list or is_flag else str,
-        callback=_reader(field, option, default, is_flag=is_flag, needed=needed),
+        callback=_reader(field, option, default, is_flag=is_flag, is_required=is_required),
         autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
     )
-    shown: Any = option.shown or default
-    if needed:
-        shown = inspect.Parameter.empty
+
+    shown_default: Any = option.shown or default
+    if is_required:
+        shown_default = inspect.Parameter.empty
     elif is_list:
-        shown = None
+        shown_default = None
     elif is_flag:
-        shown = bool(default)
+        shown_default = bool(default)
+    type_for_typer = _type_for_typer(is_flag=is_flag, is_list=is_list, is_required=is_required)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=shown,
-        annotation=Annotated[
-            _type_for_typer(is_flag=is_flag, is_list=is_list, needed=needed), info
-        ],
+        default=shown_default,
+        annotation=Annotated[type_for_typer, declaration],
     )
+
+
+def _names_for_typer(field: Field[Any], option: Option, *, is_flag: bool) -> list[str]:
+    """Return an option's long and short name in Typer's notation. An argument has no names."""
+    if option.argument:
+        return []
+    name = option.flag or flag_of(field.name)
+    names = [f"{name}/--no-{name.removeprefix('--')}" if is_flag else name]
+    if name in SHORT:
+        names.append(SHORT[name])
+    return names
 
 
 def _reader(
@@ -149,7 +157,7 @@ def _reader(
     default: Any,
     *,
     is_flag: bool,
-    needed: bool,
+    is_required: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
     """Return the callback that converts the option's value to the field's value."""
 
@@ -158,15 +166,16 @@ def _reader(
         if is_flag:  # the variable is the one for `--x`; a blank variable counts as unset
             return value if given.is_given else field.default
         result = option.read(given)
-        if needed and not result:
+        if is_required and not result:
             raise typer.BadParameter("it is blank", param=param)
         return result
 
     return read
 
 
-def _type_for_typer(*, is_flag: bool, is_list: bool, needed: bool) -> Any:
-    if needed:
+def _type_for_typer(*, is_flag: bool, is_list: bool, is_required: bool) -> Any:
+    """Return the type of an option's parameter. All values except flags are read as strings."""
+    if is_required:
         return list[str] if is_list else str
     if is_flag:
         return bool
@@ -182,13 +191,18 @@ def _given(
 ) -> Given:
     """Return the values that Typer has parsed for an option, and where they come from."""
     typer_source = context.get_parameter_source(str(param.name))
-    source = SOURCES.get(typer_source.name if typer_source else "", "default")
+    source: Origin = "default"
+    if typer_source is not None:
+        source = SOURCES.get(typer_source.name, "default")
+
+    texts: tuple[str, ...] = ()
     if source == "variable":
-        value = os.environ[str(param.envvar)]  # the whole value, because Typer splits it at spaces
-    values = value if isinstance(value, list | tuple) else (value,)
-    if source == "default":
-        values = ()
-    return Given(param.opts[0], tuple(map(str, values)), source, option.metavar, default)
+        # the whole value, because Typer splits it at spaces
+        texts = (os.environ[str(param.envvar)],)
+    elif source == "command line":
+        values = value if isinstance(value, list | tuple) else [value]
+        texts = tuple(map(str, values))
+    return Given(param.opts[0], texts, source, option.metavar, default)
 
 
 # arguments that are files, not NAME or NAMESPACE/NAME
@@ -215,19 +229,22 @@ class GroupedHelp(TyperCommand):
         After `report --html`, a single word is the report to read, not the page to write. Raises
         `UsageError` if the word could be the name of an Application.
         """
-        if "--html" not in args or not any(param.name == "html" for param in self.params):
+        has_html_option = any(param.name == "html" for param in self.params)
+        if not has_html_option or "--html" not in args:
             return super().parse_args(ctx, args)
+
         index = args.index("--html")
         before = args[:index]
         after = args[index + 1 :]
         next_word = after[0] if after else "--"  # the end counts as another option
-        has_value = next_word == "-" or not next_word.startswith("-")
+        has_value = not _is_option(next_word)
         shows_a_report = self.name == "report"
         if shows_a_report:
-            plain_words = [word for word in args if not word.startswith("-") or word == "-"]
+            plain_words = [word for word in args if not _is_option(word)]
             has_value = has_value and len(plain_words) > 1
         if not has_value:
             return super().parse_args(ctx, [*before, "--html=-", *after])
+
         is_page = shows_a_report or _PAGE.fullmatch(next_word)
         if not is_page and not ctx.resilient_parsing:
             raise UsageError(
@@ -238,28 +255,29 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the help sections in order."""
-        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        """Write the help sections in order: the common options, or with `everything`, all."""
+        rows_by_section: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
+        declared_options = {field.name: option for field, _, option in options_of(str(self.name))}
         hidden_options = 0
-        declared = {field.name: option for field, _, option in options_of(str(self.name))}
         for param in self.get_params(ctx):
-            option = declared.get(str(param.name))
-            record = param.get_help_record(ctx)
-            if not record:
+            row = param.get_help_record(ctx)
+            if not row:
                 continue
+            option = declared_options.get(str(param.name))
             if not everything and not self._is_common(option):
                 hidden_options += 1
                 continue
             if option and isinstance(param, TyperOption | TyperArgument):
-                name, _ = record
-                if isinstance(param, TyperArgument):
-                    name = str(param.metavar)
-                record = _help_row(param, name, option, everything=everything)
-            sections.setdefault(option.group if option else "Help", []).append(record)
-        for title, records in sections.items():
-            if records:
-                with formatter.section(title):
-                    formatter.write_dl(records)
+                is_argument = isinstance(param, TyperArgument)
+                name = str(param.metavar) if is_argument else row[0]
+                row = _help_row(param, name, option, everything=everything)
+            section = option.group if option else "Help"
+            rows_by_section.setdefault(section, []).append(row)
+
+        for section, rows in rows_by_section.items():
+            if rows:
+                with formatter.section(section):
+                    formatter.write_dl(rows)
         if hidden_options:
             formatter.write_paragraph()
             formatter.write_text(f"{hidden_options} more options: {ctx.command_path} --help-all")
@@ -285,6 +303,11 @@ class GroupedHelp(TyperCommand):
         return str(formatter.getvalue())
 
 
+def _is_option(word: str) -> bool:
+    """Return whether a word of the command line is an option. `-` is a value: stdin or stdout."""
+    return word.startswith("-") and word != "-"
+
+
 def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
     if wanted and not context.resilient_parsing:
         typer.echo(cast("GroupedHelp", context.command).whole_help(context).rstrip("\n"))
@@ -292,40 +315,43 @@ def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT
 
 
 def _help_all() -> inspect.Parameter:
-    info = typer.Option(
+    """Return the parameter for `--help-all`, which every command has."""
+    declaration = typer.Option(
         "--help-all",
         is_eager=True,
         expose_value=False,
         callback=_show_everything,
         help="Show all options with their variables and exit.",
     )
-    kind = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(
         "help_all",
-        kind,
+        inspect.Parameter.KEYWORD_ONLY,
         default=False,
-        annotation=Annotated[bool, info],
+        annotation=Annotated[bool, declaration],
     )
 
 
 def _help_row(
     param: TyperOption | TyperArgument,
-    shown: str,
+    name: str,
     option: Option,
     *,
     everything: bool,
 ) -> tuple[str, str]:
-    """Return the option's name and value, and its description with the default."""
-    notes = []
+    """Return the two columns of an option's help: its name with its value, and its description.
+
+    `--help-all` (`everything`) also has the variable. Otherwise, the brief texts are preferred.
+    """
     text = option.help
-    brief_metavar, brief_text = option.brief
+    notes = []
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:
-        shown = param.opts[0]  # `--no-x` is useful only if a variable or the default turns `--x` on
+        name = param.opts[0]  # `--no-x` is useful only if a variable or the default turns `--x` on
     elif any(option.brief):
-        shown = shown.replace(option.metavar, brief_metavar)
-        text = brief_text
+        brief_metavar, text = option.brief
+        name = name.replace(option.metavar, brief_metavar)
+
     if getattr(param, "multiple", False):
         notes.append("repeatable")
     if param.required:
@@ -335,4 +361,7 @@ def _help_row(
             notes.append("default: on")
     elif param.default not in (None, ""):
         notes.append(f"default: {param.default}")
-    return shown, f"{text}  [{'; '.join(notes)}]" if notes else text
+
+    if notes:
+        text = f"{text}  [{'; '.join(notes)}]"
+    return name, text

@@ -84,39 +84,35 @@ def _play(folder: str) -> int:
     _make_repository(git, repo)
     with open(applications, "w", encoding="utf-8") as file:
         file.write(_applications(repo))
+
     say(f"A CI pipeline has just built {' and '.join(IMAGES)}\n")
     say(
         "Three Applications track them: shop (Helm), worker (Kustomize), legacy (limited to"
         " ~1.4)\n\n"
     )
-    event = EventOptions(image=IMAGES)
-    sources = SourceOptions(applications=(applications,))
+
     settings = Settings(
         "run",
-        event,
-        sources=sources,
+        EventOptions(image=IMAGES),
+        sources=SourceOptions(applications=(applications,)),
         transport=TransportOptions(allow_protocol=("file",)),
     )
     with ExitStack() as shielded:
-        plan = carry_out(
-            replace(settings, command="plan"),
-            {},
-            Log("warning"),
-            shielded,
-        )
-        report = carry_out(
-            settings,
-            {},
-            Log("warning"),
-            shielded,
-        )
+        plan_settings = replace(settings, command="plan")
+        plan = carry_out(plan_settings, {}, Log("warning"), shielded)
+        report = carry_out(settings, {}, Log("warning"), shielded)
+
     environ = dict(os.environ)
     say(shown(report, environ))
+
     console = stdout_console(environ)
     say("\nThe diff:\n" + "\n".join(diff_text(item.diff or "", console) for item in plan.commits))
+
     log = git.run("--git-dir", repo, "log", "-1", "--format=%h %an: %B", "main")
     message = log.out.decode().rstrip()
     say("\nThe commit:\n" + textwrap.indent(message, "    ", lambda _line: True) + "\n")
+
+    # The run must do what the plan has shown.
     verdicts = sorted(decision.verdict for decision in report.decisions)
     planned_trees = [commit.tree for commit in plan.commits]
     written_trees = [commit.tree for commit in report.commits]
@@ -129,8 +125,8 @@ def _play(folder: str) -> int:
 def _applications(repo: str) -> str:
     """Return the manifests of three Applications in the repository."""
 
-    def manifest(name: str, images: str, *more: str) -> str:
-        lines = "".join(f"    {PREFIX}/{line}\n" for line in more)
+    def manifest(name: str, images: str, *annotations: str) -> str:
+        lines = "".join(f"    {PREFIX}/{annotation}\n" for annotation in annotations)
         return MANIFEST.format(
             name=name,
             prefix=PREFIX,
@@ -139,28 +135,27 @@ def _applications(repo: str) -> str:
             repo=repo,
         )
 
-    return (
-        manifest(
-            "shop",
-            "web=ghcr.io/acme/web:^1",
-            "web.helm.image-name: web.image",
-            "web.helm.image-tag: web.tag",
-        )
-        + manifest(
-            "worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization"
-        )
-        + manifest("legacy", "web=ghcr.io/acme/web:~1.4")
+    shop = manifest(
+        "shop",
+        "web=ghcr.io/acme/web:^1",
+        "web.helm.image-name: web.image",
+        "web.helm.image-tag: web.tag",
     )
+    worker = manifest(
+        "worker", "worker=localhost:5000/acme/worker:^1", "write-back-target: kustomization"
+    )
+    legacy = manifest("legacy", "web=ghcr.io/acme/web:~1.4")
+    return shop + worker + legacy
 
 
 def _make_repository(git: Git, repo: str) -> None:
-    """Create a bare repository with one commit."""
+    """Create a bare repository with one commit of `FILES`."""
     git.run("init", "--quiet", "--bare", "--initial-branch=main", "--", repo)
-    lines = [
+    commands = [
         "commit refs/heads/main",
         "committer You <you@example.com> 1700000000 +0000",
         "data 18\nThree applications",
     ]
     for path, text in FILES.items():
-        lines.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}")
-    git.run("--git-dir", repo, "fast-import", "--quiet", stdin="\n".join(lines) + "\n")
+        commands.append(f"M 100644 inline {path}\ndata {len(text.encode())}\n{text}")
+    git.run("--git-dir", repo, "fast-import", "--quiet", stdin="\n".join(commands) + "\n")

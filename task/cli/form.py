@@ -44,19 +44,26 @@ def arguments(
     parameters. Raises `UsageError` for an entry that is not an option, or that the form or the
     manifest already sets.
     """
-    known = {name: flag for flag in flags[command] for name in (*flag.opts, *flag.secondary_opts)}
-    words = [
-        _as_argument(text, command, known, flags, parameters, environ)
-        for text in map(str.strip, entries)
-        if text
-    ]
-    return [word for word in words if word]
+    option_by_name = {}
+    for option in flags[command]:
+        for name in (*option.opts, *option.secondary_opts):
+            option_by_name[name] = option
+
+    words = []
+    for entry in entries:
+        text = entry.strip()
+        if not text:
+            continue
+        word = _as_argument(text, command, option_by_name, flags, parameters, environ)
+        if word:
+            words.append(word)
+    return words
 
 
 def _as_argument(
     text: str,
     command: str,
-    known: Mapping[str, Any],
+    option_by_name: Mapping[str, Any],
     flags: Mapping[str, Collection[Any]],
     parameters: Collection[str],
     environ: Mapping[str, str],
@@ -64,22 +71,30 @@ def _as_argument(
     """Return the argument for one entry, or "" if its value is empty, which counts as unset."""
     entry = _ENTRY.fullmatch(text)
     if entry is None:
-        hint = "use one option per line, as --name value or --name=value; names start with --"
-        raise UsageError(f"options: {text[:200]!r} is not a valid option", hint=hint)
-    name = entry[1]  # --name
-    value = entry[2].strip()
-    _refuse_what_is_given(name, known.get(name), parameters, environ)
-    if name not in known or known[name].hidden:
-        flags_of_commands = {other: _flags_of(params) for other, params in flags.items()}
+        raise UsageError(
+            f"options: {text[:200]!r} is not a valid option",
+            hint="use one option per line, as --name value or --name=value; names start with --",
+        )
+    name, value = entry.groups()
+    value = value.strip()
+
+    option = option_by_name.get(name)
+    _refuse_what_is_given(name, option, parameters, environ)
+    if option is None or option.hidden:
+        flags_of_commands = {other: shown_flags(params) for other, params in flags.items()}
         error = unknown_option(name, command, flags_of_commands)
         raise UsageError(f"options: {error.message}", hint=error.hint)
-    if known[name].is_flag:
+
+    if option.is_flag:
         if value:
-            flag = str(known[name].opts[0])
-            hint = f"use {flag} or --no-{flag.removeprefix('--')} without a value"
-            raise UsageError(f"options: {name} does not take a value", hint=hint)
+            flag = str(option.opts[0])
+            raise UsageError(
+                f"options: {name} does not take a value",
+                hint=f"use {flag} or --no-{flag.removeprefix('--')} without a value",
+            )
         return name
-    if text.endswith("=") and not value:
+
+    if not value and text.endswith("="):
         return ""
     if not value:
         raise UsageError(f"options: {name} requires a value", hint=f"use {name} value")
@@ -100,17 +115,20 @@ def _refuse_what_is_given(
             f"options: {name} has its own parameter",
             hint=f"set the parameter {parameter} instead",
         )
+
     is_mounted = flag in _MOUNTED and variable_of(flag) in environ
-    if flag in _RESULTS or is_mounted:
+    if is_mounted or flag in _RESULTS:
         raise UsageError(f"options: the manifest already sets {name}", hint="remove it")
-    secret = _SECRETS.get(flag, "")
-    if secret and environ.get(secret, "").strip():
-        hint = "remove the option, or remove the key from the secret"
+
+    secret_variable = _SECRETS.get(flag, "")
+    if secret_variable and environ.get(secret_variable, "").strip():
         raise UsageError(
             f"options: {name} duplicates a credential in the manifest's secret",
-            hint=hint,
+            hint="remove the option, or remove the key from the secret",
         )
 
 
-def _flags_of(params: Collection[Any]) -> list[str]:
-    return [flag for param in params if not getattr(param, "hidden", False) for flag in param.opts]
+def shown_flags(params: Collection[Any]) -> list[str]:
+    """Return the flags that a command's help shows. `params` are its Typer options."""
+    shown_params = [param for param in params if not getattr(param, "hidden", False)]
+    return [flag for param in shown_params for flag in param.opts]

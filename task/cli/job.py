@@ -36,7 +36,7 @@ from task.image import parse_image
 from task.model import Build, Hold, Image, Person
 from task.option import flag_of, variable_of
 from task.repository_config.config import seconds_of
-from task.settings import SECRETS, CommitOptions, EventOptions, Settings
+from task.settings import SECRETS, CommitOptions, EventOptions, HoldOptions, Settings
 from task.templates.commit_message import KEY as TRAILER_KEY
 from task.templates.commit_message import Trailer, build_trailers, check_template, commit_references
 from task.text import one_line
@@ -60,9 +60,13 @@ class GivenImages:
 
 
 def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
-    """Return the images from the options and from the `--images-from` files."""
+    """Return the images from the options and from the `--images-from` files.
+
+    `applications` are the values of `--applications`, which may also read stdin.
+    """
     if not given.images_from:
         return GivenImages(event_images(given.image, given.image_digest, given.tag))
+
     # Imported late: the module parses events from fifteen registries, and few runs read any.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
@@ -71,31 +75,29 @@ def given_images(given: EventOptions, applications: Sequence[str] = ()) -> Given
             "--images-from - and --applications - both read stdin",
             hint="use a file for one of them",
         )
-    found = read_images_from(given.images_from, given.images_format, given.images_registry)
-    if found.events is None:
-        references, digest = with_built(given.image, given.image_digest, found.built)
+    files = read_images_from(given.images_from, given.images_format, given.images_registry)
+    if files.events is None:
+        references, digest = with_built(given.image, given.image_digest, files.built)
         return GivenImages(event_images(references, digest, given.tag))
-    _check_beside_events(given, found)
-    images = tuple(dict.fromkeys(event.image for event in found.events.pushes))
-    return GivenImages(images, found.events)
+    _check_beside_events(given, files)
+    images = tuple(dict.fromkeys(event.image for event in files.events.pushes))
+    return GivenImages(images, files.events)
 
 
-def _check_beside_events(given: EventOptions, found: ImagesFrom) -> None:
+def _check_beside_events(given: EventOptions, files: ImagesFrom) -> None:
     """Raise `UsageError` for options that describe a single build, because each event describes its
     own.
     """
-    fields = ("image", "image_digest", "tag", "sequence", "source_commit", "created")
-    if found.built:
+    if files.built:
         raise UsageError(
             "--images-from: a builder's file cannot be mixed with events",
             hint="run it once for each",
         )
-    for field in fields:
+    for field in ("image", "image_digest", "tag", "sequence", "source_commit", "created"):
         if getattr(given, field):
-            hint = "remove it: each event is a separate build with its own identity"
             raise UsageError(
                 f"{flag_of(field)} cannot be used with events: it is for a single build",
-                hint=hint,
+                hint="remove it: each event is a separate build with its own identity",
             )
 
 
@@ -106,19 +108,22 @@ def job_of(
     events: Events | None = None,
 ) -> Job:
     """Return the job for a run. Raises `UsageError` for an invalid value."""
-    origin = origin_of(environ)
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    # also for a command that only deploys
-    job_repository = without_login(settings.source_repository or origin.repository)
-    built_here = events is None and not kind_of(settings.command).deploys_only
-    if not built_here:
-        origin = Origin(run=origin.run)
     given = settings.event
     commits = settings.commit
-    if events:
-        build = Build()
-    else:
-        build = build_of(environ if built_here else {}, given, settings.source_repository)
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+    origin = origin_of(environ)
+    # also for a command that only deploys
+    job_repository = without_login(settings.source_repository or origin.repository)
+    is_build_of_job = events is None and not kind_of(settings.command).deploys_only
+    if not is_build_of_job:  # other facts about the CI job do not describe the images' build
+        origin = Origin(run=origin.run)
+
+    build = Build()
+    if not events:
+        build_variables = environ if is_build_of_job else {}
+        build = build_of(build_variables, given, settings.source_repository)
+
     repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
     commit = given.source_commit or origin.commit
     run = commits.pipeline_run or without_login(origin.run)
@@ -127,17 +132,7 @@ def job_of(
         command=settings.command,
         images=images,
         scope=scope_of(settings),
-        terms=Terms(
-            allow_downgrade=settings.rules.allow_downgrade,
-            carry=settings.git.carry_parameters,
-            require_live=settings.rules.require_live,
-            build=build,
-            check=settings.registry_check,
-            now=now,
-            through=commits.commit_through,
-            minimum_age=duration_of("--minimum-age", settings.minimum_age),
-            verify=settings.verify.wanted,
-        ),
+        terms=_terms(settings, build, now),
         wording=_wording(settings, origin),
         deadline=settings.git.deadline,
         atomic=commits.atomic,
@@ -158,16 +153,33 @@ def job_of(
     )
 
 
+def _terms(settings: Settings, build: Build, now: str) -> Terms:
+    """Return the options that affect decisions."""
+    return Terms(
+        allow_downgrade=settings.rules.allow_downgrade,
+        carry=settings.git.carry_parameters,
+        require_live=settings.rules.require_live,
+        build=build,
+        check=settings.registry_check,
+        now=now,
+        through=settings.commit.commit_through,
+        minimum_age=duration_of("--minimum-age", settings.minimum_age),
+        verify=settings.verify.wanted,
+    )
+
+
 def _wording(settings: Settings, origin: Origin) -> Wording:
+    """Return the settings for commits. `origin` is where the build comes from."""
     commits = settings.commit
+    # The GitHub API makes the token's owner the author, and other people cannot sign off on the
+    # owner's behalf.
+    sign_off = False if commits.commit_through == "github" else commits.sign_off
     return Wording(
         author=Person(commits.git_author_name, commits.git_author_email),
         template=_template(commits.commit_message_template),
         trailers=_build_trailers(settings, origin),
         command=settings.command,
-        # The GitHub API makes the token's owner the author, and other people cannot sign off on the
-        # owner's behalf.
-        sign_off=False if commits.commit_through == "github" else commits.sign_off,
+        sign_off=sign_off,
         push_options=commits.push_option,
     )
 
@@ -175,6 +187,9 @@ def _wording(settings: Settings, origin: Origin) -> Wording:
 def _requests(
     commits: CommitOptions, environ: Mapping[str, str], page: str, run: str
 ) -> PullRequestOptions:
+    """Return the settings for pull requests. `page` is the built commit's page, and `run` is the
+    pipeline run's.
+    """
     return PullRequestOptions(
         labels=commits.pull_request_label,
         reviewers=commits.pull_request_reviewer,
@@ -195,7 +210,7 @@ def duration_of(option: str, text: str) -> int:
         raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
 
 
-def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+def _named_for_requests(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the pull request options, except `--pull-request`, that were set on the command line
     rather than by a variable.
     """
@@ -206,7 +221,7 @@ def _named_for_requests(asked: CommitOptions, environ: Mapping[str, str]) -> tup
         "pull_request_draft",
         "auto_merge",
     )
-    flags = [flag_of(field) for field in fields if getattr(asked, field)]
+    flags = [flag_of(field) for field in fields if getattr(commits, field)]
     return tuple(flag for flag in flags if not environ.get(variable_of(flag), "").strip())
 
 
@@ -215,9 +230,9 @@ def _plan_comment(
     images: tuple[Image, ...],
     environ: Mapping[str, str],
 ) -> PlanComment:
-    """Return the pull request to comment on.
+    """Return the pull request to comment on, and the key of the comment.
 
-    Plans for different images or Applications get separate comments.
+    Plans for different images or Applications get separate comments, so the key depends on both.
     """
     if not settings.dry:
         raise UsageError(
@@ -225,22 +240,18 @@ def _plan_comment(
             hint="run image-update plan --comment, or add --dry-run",
         )
     repository, number = request_event(environ)
-    argo = settings.sources
+
     scope = settings.scope
-    narrowed = (settings.application, scope.project, scope.namespace, scope.selector)
-    sources = tuple(without_login(source) for source in argo.applications)
+    sources = settings.sources
     plan = (
         sorted({image.identity for image in images}),
-        sources,
-        argo.argocd_server or environ.get("ARGOCD_SERVER", ""),
-        argo.kube_context,
-        narrowed,
+        tuple(without_login(source) for source in sources.applications),
+        sources.argocd_server or environ.get("ARGOCD_SERVER", ""),
+        sources.kube_context,
+        (settings.application, scope.project, scope.namespace, scope.selector),
     )
-    return PlanComment(
-        repository=repository,
-        number=number,
-        key=sha256(json.dumps(plan).encode()).hexdigest(),
-    )
+    key = sha256(json.dumps(plan).encode()).hexdigest()
+    return PlanComment(repository=repository, number=number, key=key)
 
 
 def _deployed(
@@ -249,13 +260,31 @@ def _deployed(
     commit: str,
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
-    """Return the build's source, if its deployments should be shown.
+    """Return the build's source, or None if its deployments should not be shown.
 
     The branch comes from the CI job, if that job built the commit. A promoted version's commit is
     determined later. Raises `UsageError` if the source is unknown.
     """
     if settings.dry or not settings.deployments:
         return None
+    _check_deployed(settings, repository, commit)
+
+    ref = ""
+    job_commit = environ.get("CI_COMMIT_SHA", "").strip()
+    if commit and commit == job_commit:
+        ref = environ.get("CI_COMMIT_REF_NAME", "").strip()
+    is_tag = bool(ref) and ref == environ.get("CI_COMMIT_TAG", "").strip()
+    return DeployedSource(
+        repository=repository,
+        commit=commit,
+        ref=ref,
+        is_tag=is_tag,
+        waits_for_rollouts=settings.rollout.wait,
+    )
+
+
+def _check_deployed(settings: Settings, repository: str, commit: str) -> None:
+    """Raise `UsageError` if a forge cannot show deployments of this repository and commit."""
     if not repository:
         raise UsageError(
             "--deployments: cannot tell which repository was built",
@@ -271,21 +300,13 @@ def _deployed(
     reached = rewritten(repository, settings.transport.rewrite_url)
     if not _is_remote(repository) and not _is_remote(reached):
         hint = "set it to the source code repository, as https://host/owner/repository"
-        message = (
-            f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
-            " https or ssh URL"
+        raise UsageError(
+            (
+                f"--source-repository: cannot report a deployment for {repository!r}: it is not an"
+                " https or ssh URL"
+            ),
+            hint=hint,
         )
-        raise UsageError(message, hint=hint)
-    is_commit_of_job = bool(commit) and environ.get("CI_COMMIT_SHA", "").strip() == commit
-    ref = environ.get("CI_COMMIT_REF_NAME", "").strip() if is_commit_of_job else ""
-    is_tag = bool(ref) and environ.get("CI_COMMIT_TAG", "").strip() == ref
-    return DeployedSource(
-        repository=repository,
-        commit=commit,
-        ref=ref,
-        is_tag=is_tag,
-        waits_for_rollouts=settings.rollout.wait,
-    )
 
 
 def _is_remote(url: str) -> bool:
@@ -298,23 +319,27 @@ def _is_remote(url: str) -> bool:
 
 
 def scope_of(settings: Settings) -> Scope:
-    """Return the Applications to consider, and the defaults for settings without an annotation."""
-    given = settings.scope
-    names = settings.application
-    apps = settings.app or settings.status.app
+    """Return the Applications to consider, and the defaults for settings without an annotation.
+
+    Applications can be named with the APP argument and with `--application`. With both, an
+    Application must match both.
+    """
+    options = settings.scope
+    typed_names = settings.app or settings.status.app
+    option_names = settings.application
     return Scope(
-        prefix=given.annotation_prefix,
+        prefix=options.annotation_prefix,
         narrow=Narrow(
-            names=apps or names,
-            namespaces=given.namespace,
-            projects=given.project,
-            selector=given.selector,
-            within=names if apps else (),
-            typed=bool(apps),
+            names=typed_names or option_names,
+            namespaces=options.namespace,
+            projects=options.project,
+            selector=options.selector,
+            within=option_names if typed_names else (),
+            typed=bool(typed_names),
         ),
         defaults=Defaults(
             argocd_namespace=settings.sources.argocd_namespace,
-            strategy=given.strategy,
+            strategy=options.strategy,
             pin_digest=settings.pin_digest,
             pull_request=settings.git.pull_request,
         ),
@@ -322,7 +347,7 @@ def scope_of(settings: Settings) -> Scope:
 
 
 def _promotion(settings: Settings, repository: str) -> Promotion | None:
-    """Return the requested promotion.
+    """Return the requested promotion, or None for any other command than `promote`.
 
     `repository` is the CI job's repository, or the repository set in the options.
     """
@@ -331,14 +356,14 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
     # Imported late, because all other commands would wait for a module that they do not need.
     from task.commands.promotion import check_promotion  # noqa: PLC0415
 
-    given = settings.promote
+    options = settings.promote
     promotion = Promotion(
-        sources=given.promote_from,
-        targets=given.promote_to,
-        source_selector=given.from_selector,
-        target_selector=given.to_selector,
+        sources=options.promote_from,
+        targets=options.promote_to,
+        source_selector=options.from_selector,
+        target_selector=options.to_selector,
         images=settings.aliases,
-        healthy=given.healthy,
+        healthy=options.healthy,
         repository=repository,
     )
     check_promotion(promotion)
@@ -349,32 +374,47 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
     """Return the requested hold, release, or rollback, or None for any other command."""
     if not kind_of(settings.command).by_hand:
         return None
-    given = settings.hold
-    back = settings.rollback
-    for name in SECRETS:
-        # A CI system may expand variables in text that a person types. GitLab does this for $NAME.
-        secret = environ.get(name, "").strip()
-        if secret and secret in f"{given.reason} {given.by}":
-            hint = f"remove the value of {name}: everyone who can see the commit would see it"
-            raise UsageError("--reason and --by must not contain a secret", hint=hint)
+    _refuse_secrets(settings.hold, environ)
+
+    rollback = settings.rollback
     rolls_back = settings.command == "rollback"
     hold = None
-    if settings.command == "hold" or (rolls_back and back.hold):
-        by = words_of(given.by or actor_of(environ)[:LONGEST])
-        hold = Hold(
-            words_of(given.reason),
-            by,
-            now,
-            until_of(given.until, now),
-        )
+    if settings.command == "hold" or (rolls_back and rollback.hold):
+        hold = _requested_hold(settings.hold, now, environ)
+    names_single_images = bool(settings.aliases or rollback.failed)
     return Intent(
         verb=settings.command,
         hold=hold,
-        whole=not (settings.aliases or back.failed),
-        to=destination_of(back.to) if rolls_back and back.to else "",
+        whole=not names_single_images,
+        to=destination_of(rollback.to) if rolls_back and rollback.to else "",
         discard=settings.discard,
-        unknown=back.unknown_tag,
-        failed=_failed_image(back.failed) if rolls_back and back.failed else None,
+        unknown=rollback.unknown_tag,
+        failed=_failed_image(rollback.failed) if rolls_back and rollback.failed else None,
+    )
+
+
+def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
+    """Raise `UsageError` if a text that a person types, and that a commit will show, has a secret.
+
+    A CI system may expand variables in the text. GitLab does this for $NAME.
+    """
+    for name in SECRETS:
+        secret = environ.get(name, "").strip()
+        if secret and secret in f"{options.reason} {options.by}":
+            raise UsageError(
+                "--reason and --by must not contain a secret",
+                hint=f"remove the value of {name}: everyone who can see the commit would see it",
+            )
+
+
+def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) -> Hold:
+    """Return the hold that the options describe. Without `--by`, the CI system's user sets it."""
+    by = options.by or actor_of(environ)[:LONGEST]
+    return Hold(
+        words_of(options.reason),
+        words_of(by),
+        now,
+        until_of(options.until, now),
     )
 
 
@@ -402,17 +442,20 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
     the CI job built.
     """
     options = settings.commit
-    given_commit = settings.event.source_commit
     for key, _ in options.trailer:
         if not TRAILER_KEY.fullmatch(key):
-            hint = "use only letters, digits, and dashes, as in Ticket=ABC-1"
-            raise UsageError(f"--trailer: {key!r} is not a valid key", hint=hint)
+            raise UsageError(
+                f"--trailer: {key!r} is not a valid key",
+                hint="use only letters, digits, and dashes, as in Ticket=ABC-1",
+            )
+
+    given_commit = settings.event.source_commit
     if given_commit and given_commit != origin.commit.lower():
         origin = Origin(run=origin.run)
     commit = given_commit or origin.commit
     repository = settings.source_repository or without_login(origin.repository)
-    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
     run = options.pipeline_run or without_login(origin.run)
+    references = commit_references(commit, repository, origin.author, origin.date, origin.message)
     return build_trailers(commit, run, options.trailer, references)
 
 
@@ -426,14 +469,15 @@ def _template(path: str) -> str | None:
         text = read_text(path)
         check_template(text)
     except OSError as error:
-        hint = "use a readable file"
         raise UsageError(
             f"--commit-message-template: cannot read {path!r}: {error.strerror}",
-            hint=hint,
+            hint="use a readable file",
         ) from None
     except (Malformed, UnicodeDecodeError) as error:
-        hint = "use a Go text/template, as in Image Updater"
-        raise UsageError(f"--commit-message-template: {error}", hint=hint) from None
+        raise UsageError(
+            f"--commit-message-template: {error}",
+            hint="use a Go text/template, as in Image Updater",
+        ) from None
     return text
 
 
@@ -461,21 +505,32 @@ def until_of(text: str, now: str) -> str:
         return ""
     start = datetime.fromisoformat(now)
     try:
-        if duration := DURATION.fullmatch(text):
-            number, unit = duration.groups()
-            end = start + timedelta(seconds=int(number) * SECONDS[unit])
-        else:
-            time = datetime.fromisoformat(text)
-            end = time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
+        end = _end_of_hold(text, start)
     except (ValueError, OverflowError):
-        hint = (
-            "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
-            " 12h, 3d, or 2w"
-        )
-        raise UsageError(f"--until: {text!r} is not a time or duration", hint=hint) from None
+        raise UsageError(
+            f"--until: {text!r} is not a time or duration",
+            hint=(
+                "use a time such as 2026-12-24 or 2026-12-24T08:00:00Z, or a duration such as 90m,"
+                " 12h, 3d, or 2w"
+            ),
+        ) from None
     if end <= start:
         raise UsageError(f"--until: {text!r} is in the past", hint="use a time in the future")
     return end.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _end_of_hold(text: str, start: datetime) -> datetime:
+    """Return the time that a text means: a time (in UTC, if it has no zone), or a duration from
+    `start`. Raises `ValueError` or `OverflowError`.
+    """
+    duration = DURATION.fullmatch(text)
+    if duration:
+        number, unit = duration.groups()
+        return start + timedelta(seconds=int(number) * SECONDS[unit])
+    end = datetime.fromisoformat(text)
+    if end.tzinfo is None:
+        return end.replace(tzinfo=UTC)
+    return end.astimezone(UTC)
 
 
 def destination_of(text: str) -> str:
@@ -485,12 +540,14 @@ def destination_of(text: str) -> str:
     """
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
-    tag, at, digest = text.partition("@")
-    is_valid_digest = not at or DIGEST.fullmatch(digest)
-    if TAG.fullmatch(tag) and is_valid_digest and not _LIKE_BACK.fullmatch(text):
+    tag, separator, digest = text.partition("@")
+    has_valid_digest = not separator or DIGEST.fullmatch(digest)
+    if TAG.fullmatch(tag) and has_valid_digest and not _LIKE_BACK.fullmatch(text):
         return text
-    hint = "use a tag, tag@sha256:…, previous, or 3-back"
-    raise UsageError(f"--to: {text!r} is not a version to roll back to", hint=hint)
+    raise UsageError(
+        f"--to: {text!r} is not a version to roll back to",
+        hint="use a tag, tag@sha256:…, previous, or 3-back",
+    )
 
 
 def words_of(text: str) -> str:

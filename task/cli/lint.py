@@ -54,22 +54,26 @@ def lint(settings: Settings, call: Call) -> int:
     environ = call.environ
     log = call.log
     if not sources(settings, environ):
-        hint = (
-            "pass a folder or file, as in image-update lint apps/, or . for the current directory"
+        raise UsageError(
+            "cannot tell where to read Applications from",
+            hint="pass a folder or file, as in image-update lint apps/, or . for the current"
+            " directory",
         )
-        raise UsageError("cannot tell where to read Applications from", hint=hint)
+
     form = settings.lint.output
     try:
-        placed, applications_read, moved = _collect(settings, environ, log)
+        placed, applications_read, comparison = _collect(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
             # The source comes from an argument here, so the error must not mention --applications.
             error = UsageError(error.message.removeprefix("--applications: "), hint=error.hint)
-        if report := lint_views.REPORTS.get(form):
+        if form in lint_views.REPORTS:
             finding = Finding(noted("error", str(error), error.hint))
+            report = lint_views.REPORTS[form]
             say(report([(finding, "", 0)]))
         raise error from None
-    _show(placed, applications_read, moved, form, log)
+    _show(placed, applications_read, comparison, form, log)
+
     errors = [finding for finding, _, _ in placed if finding.severity == "error"]
     code = shutdown.code_of_run(errors)
     problems = tuple(Problem(error.trouble, application=error.application) for error in errors)
@@ -79,25 +83,29 @@ def lint(settings: Settings, call: Call) -> int:
 
 
 def _show(
-    found: Sequence[Placed],
-    read: int,
-    moved: Migration | None,
+    placed: Sequence[Placed],
+    applications_read: int,
+    comparison: Migration | None,
     form: str,
     log: Log,
 ) -> None:
-    """Print the findings in the requested format."""
+    """Print the findings, and the comparison with AIU, in the requested format."""
     if form == "json":
-        say(lint_views.as_report(found, moved))
+        say(lint_views.as_report(placed, comparison))
         return
-    if report := lint_views.REPORTS.get(form):
-        say(report(found))
+    if form in lint_views.REPORTS:
+        report = lint_views.REPORTS[form]
+        say(report(placed))
         return
-    comparison = lines(moved) if moved else ()
+    comparison_lines = lines(comparison) if comparison else ()
     if log.form == "github":
-        say("".join(f"{printable(line)}\n" for line in comparison))
-        say("".join(lint_views.as_annotation(*text) for text in found), commands=True)
+        say("".join(f"{printable(line)}\n" for line in comparison_lines))
+        say(
+            "".join(lint_views.as_annotation(*placed_finding) for placed_finding in placed),
+            commands=True,
+        )
         return
-    say(lint_views.as_text(found, read, comparison))
+    say(lint_views.as_text(placed, applications_read, comparison_lines))
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
@@ -125,7 +133,7 @@ class _Inspected:
     of_repositories: Sequence[Finding]  # about configs and open branches
     of_owners: Sequence[Finding]  # about owners that revert patches or require signed commits
     on_hold: Sequence[Finding]
-    moved: Migration | None
+    comparison: Migration | None
 
 
 def _collect(
@@ -142,6 +150,7 @@ def _collect(
         inspected = _inspected(settings, environ, scope, world)
     finally:
         world.close()
+
     found = inspected.found
     applications_read = found.read + len(inspected.passed_over)
     placed: list[Placed] = [
@@ -154,17 +163,18 @@ def _collect(
         )
     placed += [_finding_of_problem(problem) for problem in found.problems]
     placed += _of_unknown_names(inspected, scope)
-    compares = settings.lint.from_image_updater
+
+    # findings with an annotation, whose line is looked up
     prefix = settings.scope.annotation_prefix
     texts = inspected.texts
-    about_annotations = (
-        *_annotation_findings(inspected, scope, compares=compares),
-        *inspected.of_owners,
-    )
-    placed += [(finding, *_place(finding, prefix, texts)) for finding in about_annotations]
+    compares = settings.lint.from_image_updater
+    about_annotations = _annotation_findings(inspected, scope, compares=compares)
+    for finding in (*about_annotations, *inspected.of_owners):
+        placed.append((finding, *_place(finding, prefix, texts)))
     placed += _of_releases(inspected)
-    placed += [(finding, *_place(finding, "", texts)) for finding in inspected.on_hold]
-    return placed, applications_read, inspected.moved
+    for finding in inspected.on_hold:
+        placed.append((finding, *_place(finding, "", texts)))
+    return placed, applications_read, inspected.comparison
 
 
 def _inspected(
@@ -176,48 +186,52 @@ def _inspected(
     """Read everything that the findings depend on."""
     texts: dict[str, str] = {}
     sets: dict[str, Mapping[str, Any]] = {}
-    found = discovered(_with_texts(world.applications(), texts, sets), scope, world.locate)
+    manifests = _with_texts(world.applications(), texts, sets)
+    found = discovered(manifests, scope, world.locate)
+    apps = found.applications
+
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    on_hold = list(held(found.applications, settings, world, now))
+    on_hold = list(held(apps, settings, world, now))
     of_owners = [
-        *_taken_back(found.applications, sets, scope, world),
-        *_only_signed(found.applications, scope, world),
+        *_reverted_patches(apps, sets, scope, world),
+        *_required_signatures(apps, scope, world),
     ]
     written = [] if world.passed_over() else _all_that_writes(found, scope)
-    moved = None
+
+    comparison = None
     if settings.lint.from_image_updater:
         job = replace(job_of(settings, (), environ), dry=True)
-        moved = migration(found, job, world, in_cluster="cluster" in sources(settings, environ))
-    of_repositories = [
-        *config_findings(settings.sources.applications, written, world.locate),
-        *open_branches(
-            written,
-            world.forge_if_known,
-            branch_prefixes(settings.sources.applications, world.locate),
-        ),
-    ]
+        reads_cluster = "cluster" in sources(settings, environ)
+        comparison = migration(found, job, world, in_cluster=reads_cluster)
+
+    paths = settings.sources.applications
+    of_configs = [*config_findings(paths, written, world.locate)]
+    prefixes = branch_prefixes(paths, world.locate)
+    of_branches = [*open_branches(written, world.forge_if_known, prefixes)]
     return _Inspected(
         found=found,
         texts=texts,
         passed_over=world.passed_over(),
         written=written,
-        of_repositories=of_repositories,
+        of_repositories=[*of_configs, *of_branches],
         of_owners=of_owners,
         on_hold=on_hold,
-        moved=moved,
+        comparison=comparison,
     )
 
 
 def _unplaced(severity: Severity, message: str, hint: str) -> Placed:
+    """Return a finding without a file and a line."""
     return Finding(noted(severity, message, hint)), "", 0
 
 
 def _of_unknown_names(inspected: _Inspected, scope: Scope) -> list[Placed]:
     """Return a finding for each name in the options that no Application has."""
     found = inspected.found
-    apps = [*found.applications, *(release.application for release in found.helm_releases)]
-    unknown = unknown_names(scope.narrow.names, apps, (*found.outside, *inspected.passed_over))
-    return [_unplaced(problem.severity, problem.message, problem.hint) for problem in unknown]
+    releases = [release.application for release in found.helm_releases]
+    excluded_apps = (*found.outside, *inspected.passed_over)
+    problems = unknown_names(scope.narrow.names, [*found.applications, *releases], excluded_apps)
+    return [_unplaced(problem.severity, problem.message, problem.hint) for problem in problems]
 
 
 def _annotation_findings(
@@ -228,17 +242,17 @@ def _annotation_findings(
     """
     found = inspected.found
     findings = told_once((*found.applications, *found.templates), scope.defaults)
-    if compares or found.updaters or found.updater_config:
+    uses_image_updater = bool(found.updaters or found.updater_config)
+    if compares or uses_image_updater:
         findings += without_method(found.applications)
     if found.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
         findings += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
-    outside = {app.key for app in found.outside}
-    findings += shared_places(
-        sub for sub in inspected.written if sub.application.key not in outside
-    )
-    return findings
+
+    excluded_keys = {app.key for app in found.outside}
+    subs = [sub for sub in inspected.written if sub.application.key not in excluded_keys]
+    return findings + shared_places(subs)
 
 
 def _of_releases(inspected: _Inspected) -> Iterator[Placed]:
@@ -259,12 +273,14 @@ def _finding_of_problem(problem: Problem) -> Placed:
     """
     place, _, message = problem.message.partition(": ")
     path, line = _path_and_line(place)
-    if not os.path.exists(path):
+    is_location = os.path.exists(path)
+    if not is_location:
         path = ""
         line = 0
         message = problem.message
     if problem.field and line:
         line = line_of_field(path, line, problem.field)
+
     # A problem with one Application, or advice about unread sources, is only a warning.
     severity: Severity = "warning" if problem.application or problem.advice else "error"
     finding = Finding(
@@ -276,7 +292,7 @@ def _finding_of_problem(problem: Problem) -> Placed:
     return finding, path, line
 
 
-def _taken_back(
+def _reverted_patches(
     apps: Iterable[Application],
     sets: Mapping[str, Mapping[str, Any]],
     scope: Scope,
@@ -284,34 +300,38 @@ def _taken_back(
 ) -> Iterator[Finding]:
     """Yield a warning for each live Application (or its ApplicationSet) whose owner would revert a
     patch.
+
+    `sets` has the ApplicationSets that generate Applications, by `namespace/name`.
     """
     reported_sets: set[str] = set()
     for app in apps:
-        live = [
-            sub for sub in subscribe(app, scope.defaults).subscriptions if sub.method == "argocd"
-        ]
-        if not live or app.generated_by in reported_sets:
+        subs = subscribe(app, scope.defaults).subscriptions
+        live_subs = [sub for sub in subs if sub.method == "argocd"]
+        if not live_subs or app.generated_by in reported_sets:
             continue
+
         owner = ""
         if app.generated_by:
-            field = "spec.sources" if app.multi else "spec.source"
-            if set_takes_back(sets[app.generated_by], app.name, field):
+            patched_field = "spec.sources" if app.multi else "spec.source"
+            if set_takes_back(sets[app.generated_by], app.name, patched_field):
                 owner = f"ApplicationSet {app.generated_by}"
                 reported_sets.add(app.generated_by)
         else:
-            owner = owner_of(live[0], world)
+            owner = owner_of(live_subs[0], world)
+
         if owner:
-            value = app.annotations.get("write-back-method", "")
             yield Finding(
                 noted("warning", *taken_back(owner)),
                 application=app.key,
                 key="write-back-method",
-                value=value,
+                value=app.annotations.get("write-back-method", ""),
                 origin=app.origin,
             )
 
 
-def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Iterator[Finding]:
+def _required_signatures(
+    apps: Iterable[Application], scope: Scope, world: World
+) -> Iterator[Finding]:
     """Yield a remark about each project that requires signed commits.
 
     Whether a run signs its commits depends on the run's options.
@@ -319,10 +339,12 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
     reported: set[tuple[str, str]] = set()  # projects and repositories
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
-            if sub.method != "git" or (app.project, sub.repo) in reported:
+            project_and_repo = (app.project, sub.repo)
+            if sub.method != "git" or project_and_repo in reported:
                 continue
-            if keys := world.keys_wanted(sub):
-                reported.add((app.project, sub.repo))
+            keys = world.keys_wanted(sub)
+            if keys:
+                reported.add(project_and_repo)
                 yield Finding(
                     noted("info", *only_signed(sub, keys)),
                     application=app.key,
@@ -333,18 +355,18 @@ def _only_signed(apps: Iterable[Application], scope: Scope, world: World) -> Ite
 def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
     """Return all subscriptions that write to a repository, including those that options exclude."""
     apps = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
-    return [
-        sub
-        for app_or_release in (*apps, *found.helm_releases)
-        for sub in app_or_release.subscriptions
-        if sub.method == "git"
-    ]
+    subs: list[Subscription] = []
+    for app_or_release in (*apps, *found.helm_releases):
+        subs += app_or_release.subscriptions
+    return [sub for sub in subs if sub.method == "git"]
 
 
 def _path_and_line(origin: str) -> tuple[str, int]:
-    """Split `path:line` into path and line. The line is 0 if `path` has no line."""
+    """Split `path:line` into path and line. The line is 0 if `origin` has no line."""
     path, _, line = origin.rpartition(":")
-    return (path, int(line)) if path and line.isdigit() else (origin, 0)
+    if path and line.isdigit():
+        return path, int(line)
+    return origin, 0
 
 
 def _with_texts(
@@ -352,38 +374,40 @@ def _with_texts(
     texts: dict[str, str],
     sets: dict[str, Mapping[str, Any]],
 ) -> Iterator[Found]:
-    """Yield the manifests.
+    """Yield the manifests, and fill two dictionaries on the way.
 
     The content of manifests from Git is added to `texts`, by the path in their origin.
 
     The ApplicationSets that generate manifests are added to `sets`, by `namespace/name`.
     """
-    for found in manifests:
-        if found.owner is not None:
-            sets[found.generated_by] = found.owner
-        if found.text:
-            path, _ = _path_and_line(found.origin)
-            texts[path] = found.text
-        yield found
+    for manifest in manifests:
+        if manifest.owner is not None:
+            sets[manifest.generated_by] = manifest.owner
+        if manifest.text:
+            path, _ = _path_and_line(manifest.origin)
+            texts[path] = manifest.text
+        yield manifest
 
 
 def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
-    """Return the file and line of the annotation, or else of the manifest."""
+    """Return the file and line of the annotation, or else of the manifest.
+
+    `prefix` is the prefix of annotations. `texts` has the content of the files from Git, by path.
+    """
     path, start = _path_and_line(finding.origin)
     if not finding.key or path in NO_FILES:
         return path, start
-    if finding.field:
-        # An `image-list` combines the fields `alias` and `imageName` of each image.
-        value = finding.value.partition("=")[2] if finding.field == "imageName" else finding.value
-        return path, line_of(
-            path,
-            start,
-            finding.field,
-            value,
-            sure=True,
-            text=texts.get(path),
-        )
-    return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=texts.get(path))
+
+    text = texts.get(path)
+    if not finding.field:
+        return path, line_of(path, start, f"{prefix}{finding.key}", finding.value, text=text)
+
+    # An ImageUpdater has set the annotation. An `image-list` combines the fields `alias` and
+    # `imageName` of each image.
+    value = finding.value
+    if finding.field == "imageName":
+        value = value.partition("=")[2]
+    return path, line_of(path, start, finding.field, value, sure=True, text=text)
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters in a document that is searched for a field
@@ -405,18 +429,25 @@ def line_of(
     if there is none.
 
     A List is one document with all its Applications. If several lines have the key, the first line
-    with the right value wins. If the value is not found, the result is the first line with the key,
-    or `start` if `sure` is set. `text` is the content of a file that is not on this machine.
+    with the right value wins. If the value is not found, the result is the first line with the key.
+    With `sure`, it is `start` instead if several lines have the key. `text` is the content of a
+    file that is not on this machine.
     """
     lines, begin, end = _document(path, start, text)
-    numbers = _numbers(path, key, text)
-    with_key = numbers[bisect_left(numbers, begin) : bisect_left(numbers, end)][:MOST]
+    key_lines = _lines_with_key(path, key, text)
+    first_index = bisect_left(key_lines, begin)
+    end_index = bisect_left(key_lines, end)
+    in_document = key_lines[first_index:end_index][:MOST]
+
     first_line_of_value = value.strip().partition("\n")[0]
-    with_value = [number for number in with_key if first_line_of_value in lines[number]]
-    if with_value:
-        return with_value[0] + 1
-    is_ambiguous = sure and len(with_key) > 1
-    return with_key[0] + 1 if with_key and not is_ambiguous else start
+    for number in in_document:
+        if first_line_of_value in lines[number]:
+            return number + 1
+
+    is_ambiguous = sure and len(in_document) > 1
+    if is_ambiguous or not in_document:
+        return start
+    return in_document[0] + 1
 
 
 def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
@@ -426,11 +457,15 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     """
     lines, begin, end = _document(path, start, None)
     text = "\n".join(lines[begin:end])
-    line = start
+    if len(text) > LARGEST_DOCUMENT:
+        return start
+    node: Node | None
     try:
-        node = parse(text).root if len(text) <= LARGEST_DOCUMENT else None
+        node = parse(text).root
     except TargetError:
         return start
+
+    line = start
     for part in field:
         key_or_item, node = _part_of(node, part)
         if key_or_item is None:
@@ -444,10 +479,12 @@ def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | 
     item. Both are None if the part does not exist.
     """
     node = resolved(parent) if parent else None
-    if node and node.kind == "sequence" and isinstance(part, int) and part < len(node.children):
+    if node is None:
+        return None, None
+    if node.kind == "sequence" and isinstance(part, int) and part < len(node.children):
         item = node.children[part]
         return item, item
-    if node and node.kind == "mapping" and isinstance(part, str):
+    if node.kind == "mapping" and isinstance(part, str):
         for key, value in pairs(node):
             if key.value == part:
                 return key, value
@@ -455,34 +492,42 @@ def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | 
 
 
 def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines, and the first line (from 0) and the end of the document that starts at the
-    given line.
+    """Return all lines of a file, and the begin and end of the document at the line `start`.
+
+    The begin and the end are indices of the lines, so they count from 0. `start` counts from 1.
     """
     lines, separators = _read(path, text)
     begin = max(start, 1) - 1
     later_separators = separators[bisect_left(separators, begin + 1) :]
-    return lines, begin, later_separators[0] if later_separators else len(lines)
+    end = later_separators[0] if later_separators else len(lines)
+    return lines, begin, end
 
 
 @lru_cache(maxsize=8)
 def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
     """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
     lists are empty if the file cannot be read.
+
+    `text` is the content of a file that is not on this machine.
     """
-    try:
-        lines = (read_text(path, LARGEST) if text is None else text).split("\n")
-    except (OSError, ValueError):
-        return [], []
-    return lines, [number for number, line in enumerate(lines) if line.startswith("---")]
+    if text is None:
+        try:
+            text = read_text(path, LARGEST)
+        except (OSError, ValueError):
+            return [], []
+    lines = text.split("\n")
+    separators = [number for number, line in enumerate(lines) if line.startswith("---")]
+    return lines, separators
 
 
 @lru_cache(maxsize=1024)
-def _numbers(path: str, key: str, text: str | None) -> list[int]:
+def _lines_with_key(path: str, key: str, text: str | None) -> list[int]:
     """Return the numbers (from 0) of the lines that contain a key as a whole word."""
     lines, _ = _read(path, text)
     word_ends = ("", ":", '"', "'", " ")
-    return [
-        number
-        for number, line in enumerate(lines)
-        if key in line and line.partition(key)[2][:1] in word_ends
-    ]
+    numbers = []
+    for number, line in enumerate(lines):
+        _, key_in_line, after_key = line.partition(key)
+        if key_in_line and after_key[:1] in word_ends:
+            numbers.append(number)
+    return numbers

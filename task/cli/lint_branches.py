@@ -34,20 +34,22 @@ def open_branches(
     for repo in repos:
         prefix = prefixes.get(normal_url(repo), PREFIX)
         suffixes = _open_suffixes(repo, prefix, forge_of)
-        if suffixes:
-            patterns = " and ".join(f"{prefix}{suffix}/**" for suffix in suffixes)
-            message = (
-                f"{printable(without_login(repo))}: others can push to {patterns}, which lets them"
-                " change what is proposed or held"
-            )
-            hint = f"allow only this account to push to {prefix}*/**: {PAGE}"
-            yield Finding(noted("warning", message, hint))
+        if not suffixes:
+            continue
+        patterns = " and ".join(f"{prefix}{suffix}/**" for suffix in suffixes)
+        message = (
+            f"{printable(without_login(repo))}: others can push to {patterns}, which lets them"
+            " change what is proposed or held"
+        )
+        hint = f"allow only this account to push to {prefix}*/**: {PAGE}"
+        yield Finding(noted("warning", message, hint))
 
 
 def _open_suffixes(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
     """Return the suffixes of branches that others can push to, as far as the Git host tells."""
     with suppress(TaskError):
-        if forge := forge_of(repo):
+        forge = forge_of(repo)
+        if forge:
             return [
                 suffix for suffix in _SUFFIXES if forge.open_to_others(f"{prefix}{suffix}/lint")
             ]

@@ -27,14 +27,15 @@ from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Terms
 from task.deciding.target import resolve, target_of, target_places
 from task.editors import EDITORS
-from task.errors import Malformed, NotPermittedError, TargetError, TaskError
+from task.errors import Malformed, NotPermittedError, TargetError, TaskError, Trouble
 from task.files import read_text
 from task.landing.before_deciding import CONFIG, with_missing
 from task.landing.head_branches import request_head
 from task.landing.ports import World
-from task.model import Application, File, Files, Place, Snapshot, State, Subscription
+from task.model import Application, File, Files, Place, Snapshot, State, Subscription, Tracker
 from task.pipeline.discover import Locate
 from task.policy.builds import active, hold_text
+from task.proof import Demand
 from task.registry.signature import public_keys
 from task.repository_config.config import (
     MISTAKEN,
@@ -74,38 +75,55 @@ def config_findings(
     such subscriptions, rules are not checked. The config is expected at the root of the work tree
     that contains a file or folder of Applications.
     """
-    for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
+    for path in _configs_of(sources):
         yield from _misplaced_configs(path)
-        if not os.path.isfile(path):
-            continue
-        try:
-            # UTF-8 uses up to 4 bytes per character
-            config, mistakes = check_config(read_text(path, 4 * LARGEST))
-        except (OSError, UnicodeDecodeError) as error:
-            yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
-            continue
-        for mistake in sorted(mistakes, key=lambda error: _line_in(error.message)):
-            yield _finding_at(path, mistake.message, mistake.hint)
-        yield from _of_templates(path, config.templates)
-        yield from _of_keys(path, config)
-        located = locate(f"{path}:0") if config.rules or config.freezes else None
-        if located:
-            repo, _, _ = located
-            writing = [sub for sub in subs if same_repository(sub.repo, repo)]
-            yield from _of_unmatched_rules(path, config, writing)
+        if os.path.isfile(path):
+            yield from _findings_in_config(path, subs, locate)
+
+
+def _findings_in_config(
+    path: str, subs: Sequence[Subscription], locate: Locate
+) -> Iterator[Finding]:
+    """Yield the findings of `config_findings` in one config."""
+    try:
+        # UTF-8 uses up to 4 bytes per character
+        config, mistakes = check_config(read_text(path, 4 * LARGEST))
+    except (OSError, UnicodeDecodeError) as error:
+        yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
+        return
+    for mistake in sorted(mistakes, key=lambda error: _line_in(error.message)):
+        yield _finding_at(path, mistake.message, mistake.hint)
+    yield from _of_templates(path, config.templates)
+    yield from _of_keys(path, config)
+
+    if not config.rules and not config.freezes:
+        return
+    located = locate(f"{path}:0")
+    if located:
+        repo, _, _ = located
+        writing = [sub for sub in subs if same_repository(sub.repo, repo)]
+        yield from _of_unmatched_rules(path, config, writing)
 
 
 def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
     """Return the `branchPrefix` of each repository whose config is available locally."""
     prefixes: dict[str, str] = {}
-    for path in dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source)):
+    for path in _configs_of(sources):
         with suppress(OSError, UnicodeDecodeError):
             config, _ = check_config(read_text(path, 4 * LARGEST))
             prefix = config.wishes.branch_prefix
-            if prefix and (located := locate(f"{path}:0")):
+            if not prefix:
+                continue
+            located = locate(f"{path}:0")
+            if located:
                 repo, _, _ = located
                 prefixes[normal_url(repo)] = prefix
     return prefixes
+
+
+def _configs_of(sources: Iterable[str]) -> Iterable[str]:
+    """Return the paths where the configs of local sources are expected, each once."""
+    return dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source))
 
 
 def _of_unmatched_rules(
@@ -122,14 +140,16 @@ def _of_unmatched_rules(
     targets = list(writing)
     if unmatched(config, targets):  # a target may be a folder, and a rule may apply to part of it
         top = os.path.dirname(os.path.dirname(path))
-        targets += [replace(sub, path=file) for sub in writing for file in _changed_in(top, sub)]
+        for sub in writing:
+            targets += [replace(sub, path=file) for file in _changed_in(top, sub)]
+
     number = len({sub.application.key for sub in writing})
-    why = f"does not match any of the {number} Applications that write to this repository"
+    problem = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
-        why = "does not match the only Application that writes to this repository"
+        problem = "does not match the only Application that writes to this repository"
     for rule, line in unmatched(config, targets):
         hint = "correct the names and globs in its match, or remove it"
-        yield Finding(noted("warning", f"{rule} {why}", hint), origin=f"{path}:{line}")
+        yield Finding(noted("warning", f"{rule} {problem}", hint), origin=f"{path}:{line}")
 
 
 def _misplaced_configs(config: str) -> Iterator[Finding]:
@@ -149,10 +169,12 @@ def _misplaced_configs(config: str) -> Iterator[Finding]:
 
 def same_repository(repo: str, other: str) -> bool:
     """Return whether two URLs refer to the same repository, even if only one of them uses SSH."""
-    first, second = (
-        normal_url(url).partition("://")[2].rpartition("@")[2] for url in (repo, other)
-    )
-    return first == second
+    return _without_scheme_and_login(repo) == _without_scheme_and_login(other)
+
+
+def _without_scheme_and_login(url: str) -> str:
+    _, _, after_scheme = normal_url(url).partition("://")
+    return after_scheme.rpartition("@")[2]
 
 
 def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
@@ -168,25 +190,38 @@ def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator
 def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
     """Yield an error for each public key in the config that cannot be read."""
     top = os.path.dirname(os.path.dirname(config))
-    wishes = (read.wishes, *(rule.wishes for rule in read.rules))
-    demands = [demand for wish in wishes for demand in (wish.signatures, wish.provenance) if demand]
-    for demand in demands:
+    for wishes in (read.wishes, *(rule.wishes for rule in read.rules)):
+        for demand in (wishes.signatures, wishes.provenance):
+            if not demand:
+                continue
+            try:
+                _check_keys(top, demand)
+            except TargetError as error:
+                yield _finding_at(config, error.message, error.hint)
+
+
+def _check_keys(top: str, demand: Demand) -> None:
+    """Read the demand's public keys. Raises `TargetError` for the first unusable one.
+
+    `top` is the folder of the work tree.
+    """
+    files: dict[str, File] = {}
+    for path in demand.keys:
+        files |= files_to(top, path)
+    for path, text in with_keys(demand, files).texts:
         try:
-            files: dict[str, File] = {}
-            for path in demand.keys:
-                files |= files_to(top, path)
-            for path, text in with_keys(demand, files).texts:
-                try:
-                    public_keys(text)
-                except Malformed as error:
-                    message = f"line {demand.line}: {path}: {error.message}"
-                    raise TargetError(message, hint=error.hint) from error
-        except TargetError as error:
-            yield _finding_at(config, error.message, error.hint)
+            public_keys(text)
+        except Malformed as error:
+            raise TargetError(
+                f"line {demand.line}: {path}: {error.message}", hint=error.hint
+            ) from error
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
-    """Return the file at the path and its parent folders as Git would store them."""
+    """Return the file at the path and its parent folders as Git would store them.
+
+    `path` is relative to `top`. A file of more than `largest` bytes is unreadable.
+    """
     files: dict[str, File] = {}
     parts = path.split("/")
     for number in range(1, len(parts) + 1):
@@ -209,6 +244,11 @@ def _local_file(path: str, largest: int) -> File:
         return File("", problem=str(error))
 
 
+def _finding_about(app: Tracker, trouble: Trouble) -> Finding:
+    """Return a finding about an Application, at its manifest."""
+    return Finding(trouble, application=app.key, origin=app.origin)
+
+
 def _line_in(message: str) -> int:
     """Return the number of the line that a message mentions, or 0 if there is none."""
     match = _LINE.search(message)
@@ -229,10 +269,11 @@ def _config_of(source: str) -> str:
     folder = source if os.path.isdir(source) else os.path.dirname(source) or "."
     top = os.path.realpath(folder)
     while not os.path.exists(os.path.join(top, ".git")):
-        above = os.path.dirname(top)
-        if above == top:
+        parent = os.path.dirname(top)
+        is_root = parent == top
+        if is_root:
             return os.path.normpath(os.path.join(folder, PATH))
-        top = above
+        top = parent
     return os.path.relpath(os.path.join(top, PATH))
 
 
@@ -251,20 +292,22 @@ def held(
     Repositories that require credentials are read only with `--holds`. If a repository cannot be
     reached, a warning is logged. Local files are read from disk.
     """
-    by_branch: dict[tuple[str, str], list[Subscription]] = {}  # in repositories that are read
-    not_read: list[Subscription] = []
+    subs_to_read: dict[tuple[str, str], list[Subscription]] = {}  # by repository and base branch
+    subs_not_read: list[Subscription] = []
     defaults = scope_of(settings).defaults
     apps = tuple(apps)
     neighbours = Neighbours(apps)
     for app in apps:
-        for sub in map(neighbours.noted, subscribe(app, defaults).subscriptions):
+        for subscription in subscribe(app, defaults).subscriptions:
+            sub = neighbours.noted(subscription)
             is_local = sub.repo.startswith(LOCAL) and "file" in settings.transport.allow_protocol
-            if settings.lint.holds or is_local:
-                by_branch.setdefault((sub.repo, sub.base), []).append(sub)
+            if is_local or settings.lint.holds:
+                subs_to_read.setdefault((sub.repo, sub.base), []).append(sub)
             else:
-                not_read.append(sub)
-    yield from local_findings(not_read, world.locate)
-    for (repo, base), subs in by_branch.items():
+                subs_not_read.append(sub)
+
+    yield from local_findings(subs_not_read, world.locate)
+    for (repo, base), subs in subs_to_read.items():
         try:
             yield from _of_repository(repo, base, subs, world, now)
         except TaskError as error:
@@ -283,14 +326,11 @@ def _of_repository(
     """
     repository = world.repository(repo, subs[0])
     try:
-        states_and_targets = (
-            place for sub in subs for place in (Place(state_path(sub)), *target_places(sub))
-        )
-        snapshot = repository.snapshot(
-            base,
-            (*CONFIG, *dict.fromkeys(states_and_targets)),
-            default=CONFIG,
-        )
+        states_and_targets: list[Place] = []
+        for sub in subs:
+            states_and_targets += [Place(state_path(sub)), *target_places(sub)]
+        places = (*CONFIG, *dict.fromkeys(states_and_targets))
+        snapshot = repository.snapshot(base, places, default=CONFIG)
         snapshot = with_missing(snapshot, subs, Terms(), repository, whole=True)
     finally:
         repository.close()
@@ -304,39 +344,37 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
     """Yield the holds and waiting builds in the state files, and an error for each unreadable state
     file. Each file is reported once.
     """
+    unreadable: set[str] = set()  # state files
     reported: set[tuple[str, str]] = set()  # state files, and the files that they are about
     for sub in subs:
+        app = sub.application
         path = state_path(sub)
         try:
             states = states_of(snapshot, sub)
         except TaskError as error:
-            if (path, "") not in reported:
-                reported.add((path, ""))
-                trouble = noted("error", str(error), error.hint)
-                yield Finding(
-                    trouble,
-                    application=sub.application.key,
-                    origin=sub.application.origin,
-                )
+            if path not in unreadable:
+                unreadable.add(path)
+                yield _finding_about(app, noted("error", str(error), error.hint))
             continue
+
         file = file_of(snapshot, sub, states)
         if (path, file) in reported:
             continue
         reported.add((path, file))
         within = f" in {file}" if len(states) > 1 else ""
-        hint = f"image-update release {sub.application.key}"
+        hint = f"image-update release {app.key}"
         for message in _messages_about(states.get(file, NOTHING), within, now):
-            yield Finding(
-                noted("info", message, hint),
-                application=sub.application.key,
-                origin=sub.application.origin,
-            )
+            yield _finding_about(app, noted("info", message, hint))
 
 
 def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
-    """Yield a message for each active hold and each waiting build. `within` is the file, if any."""
-    if hold := active(state.hold, now):
-        yield f"all images{within} are {hold_text(hold)}"
+    """Yield a message for each active hold and each waiting build.
+
+    `within` is " in FILE" if the Application has several files, or else "".
+    """
+    hold_of_all = active(state.hold, now)
+    if hold_of_all:
+        yield f"all images{within} are {hold_text(hold_of_all)}"
     for name, memory in state.images.items():
         waiting = f"{memory.deferred.version} is waiting" if memory.deferred else ""
         hold = active(memory.hold, now)
@@ -358,11 +396,7 @@ def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Itera
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
-            yield Finding(
-                noted("error", str(error), error.hint),
-                application=sub.application.key,
-                origin=sub.application.origin,
-            )
+            yield _finding_about(sub.application, noted("error", str(error), error.hint))
         except TaskError:
             continue  # `run` reports this error, and so do the findings about the annotations
 
@@ -374,18 +408,18 @@ def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Itera
     except TaskError as error:
         yield Finding(noted("error", f"{snapshot.repo}@{snapshot.branch}: {error}", error.hint))
         return
+
     hint = (
         "wait until the freeze ends: the first run, release, or scan after that will write the"
         " waiting builds"
     )
     governed_subs = governed(subs, config, now, lambda sub: changed_files(snapshot, sub, Terms()))
-    frozen = dict.fromkeys(
-        (sub.application.key, sub.application.origin, hold_text(sub.freeze))
-        for sub in governed_subs
-        if sub.freeze
-    )
-    for app, origin, freeze in frozen:
-        yield Finding(noted("info", f"images are {freeze}", hint), application=app, origin=origin)
+    findings: dict[Finding, None] = {}  # an ordered set: several images of one Application
+    for sub in governed_subs:
+        if sub.freeze:
+            trouble = noted("info", f"images are {hold_text(sub.freeze)}", hint)
+            findings[_finding_about(sub.application, trouble)] = None
+    yield from findings
 
 
 LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a run
@@ -405,63 +439,65 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             findings += _not_permitted_findings(snapshot, sub)
             findings += _under_other_rules(snapshot, sub)
         with suppress(TaskError):
-            kind = resolve(sub, snapshot)
-            image = sub.image_at(reading(snapshot, sub, Terms()))
-            findings += [
-                Finding(
-                    noted("warning", caution.message, caution.hint),
-                    application=caution.application,
-                    origin=sub.application.origin,
-                )
-                for caution in file_cautions(snapshot.files, sub, kind, image, Terms())
-            ]
+            findings += _caution_findings(snapshot, sub)
     return iter(dict.fromkeys(findings))
+
+
+def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
+    """Return the warnings that a run would give about the target's files. Raises `TaskError`."""
+    kind = resolve(sub, snapshot)
+    image = sub.image_at(reading(snapshot, sub, Terms()))
+    cautions = file_cautions(snapshot.files, sub, kind, image, Terms())
+    return [
+        Finding(
+            noted("warning", caution.message, caution.hint),
+            application=caution.application,
+            origin=sub.application.origin,
+        )
+        for caution in cautions
+    ]
 
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not allow the Application to write the files
     that an update would change.
     """
-    config = replace(config_in(snapshot.files), freezes=())
     files = changed_files(snapshot, sub, Terms())
+    # Freezes do not limit where an Application may write.
+    config = replace(config_in(snapshot.files), freezes=())
     (sub,) = governed([sub], config, "", lambda _: files)
-    (sub,) = also_limited(
-        [sub],
-        config_in(snapshot.default),
-        lambda _: files,
-    )
+    (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
+
     head = sub.head_template
     if not head:
         head = request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
-    if "{{" in head or not head:  # only a run knows the head branch's name
+    is_head_unknown = not head or "{{" in head  # only a run knows the name
+    if is_head_unknown:
         sub = replace(sub, writes=tuple(replace(writes, branches=None) for writes in sub.writes))
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
-        yield Finding(
-            noted("error", error.message, error.hint),
-            application=sub.application.key,
-            origin=sub.application.origin,
-        )
+        yield _finding_about(sub.application, noted("error", error.message, error.hint))
 
 
 def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield a warning for a folder that contains a file with different rules or freezes."""
+    """Yield a warning for each rule or freeze that applies to a file in the target's folder, but
+    not to the folder.
+    """
     config = config_in(snapshot.files)
-    places = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
+    file_subs = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
     rules: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
     for rule in rules:
-        inside = [place.path for place in places if rule.match.takes(place)]
-        if not inside or rule.match.takes(sub):
+        paths = [file_sub.path for file_sub in file_subs if rule.match.takes(file_sub)]
+        if not paths or rule.match.takes(sub):
             continue
         message = (
-            f"the target {sub.path or '/'} contains {shortened(inside[0])}, for which {PATH} has"
+            f"the target {sub.path or '/'} contains {shortened(paths[0])}, for which {PATH} has"
             f" a rule on line {rule.line}; for each update, the strictest rule for any file"
             " applies"
         )
         hint = "in write-back-target, use only files or folders with the same rules"
-        app = sub.application
-        yield Finding(noted("warning", message, hint), application=app.key, origin=app.origin)
+        yield _finding_about(sub.application, noted("warning", message, hint))
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
@@ -469,10 +505,16 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
     repository.
     """
     for sub in subs:
-        path = sub.application.origin.rpartition(":")[0]
-        located = locate(sub.application.origin) if os.path.exists(path) else None
-        if located and same_repository(sub.repo, located[0]):
-            top = top_of(os.path.dirname(os.path.realpath(path)))
+        origin = sub.application.origin
+        manifest_path = origin.rpartition(":")[0]
+        located = locate(origin) if os.path.exists(manifest_path) else None
+        writes_to_own_repository = False
+        if located:
+            repo, _, _ = located
+            writes_to_own_repository = same_repository(sub.repo, repo)
+
+        if writes_to_own_repository:
+            top = top_of(os.path.dirname(os.path.realpath(manifest_path)))
             files = {**_places_in_work_tree(top, sub), **files_to(top, PATH, LARGEST_FILE)}
             snapshot = Snapshot(sub.repo, sub.base, "", files)
             yield from _hidden_targets(snapshot, sub)
@@ -483,46 +525,33 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
 
 def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if these files show that something hides the target."""
-    app = sub.application
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:
-        yield Finding(
-            noted("error", str(error), error.hint),
-            application=app.key,
-            origin=app.origin,
-        )
+        yield _finding_about(sub.application, noted("error", str(error), error.hint))
     except TaskError:
         return  # `run` reports this error
 
 
 def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
     """Return the files in a work tree that an update would change."""
-    return changed_files(
-        Snapshot(sub.repo, sub.base, "", _places_in_work_tree(top, sub)),
-        sub,
-        Terms(),
-    )
+    files = _places_in_work_tree(top, sub)
+    return changed_files(Snapshot(sub.repo, sub.base, "", files), sub, Terms())
 
 
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
     """Return the subscription's places in a work tree. Folders that are too large are skipped."""
     files: dict[str, File] = {}
     places_read: set[Place] = set()
-    wanted: Collection[Place] = target_places(sub)
-    while wanted:  # the files of one round show which places are missing
-        for place in wanted:
+    places_to_read: Collection[Place] = target_places(sub)
+    while places_to_read:  # the files of one round show which places are missing
+        for place in places_to_read:
             files |= files_to(top, place.path, LARGEST_FILE)
             if place.want in ("folder", "tree"):
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
-        places_read.update(wanted)
-        missing = missing_places(
-            Snapshot(sub.repo, sub.base, "", files),
-            sub,
-            Terms(),
-            whole=True,
-        )
-        wanted = set(missing) - places_read
+        places_read.update(places_to_read)
+        snapshot = Snapshot(sub.repo, sub.base, "", files)
+        places_to_read = set(missing_places(snapshot, sub, Terms(), whole=True)) - places_read
     return files

@@ -44,7 +44,11 @@ Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    """Return the findings for people. Editors open the `file:line` at the start of a line."""
+    """Return the findings for people, after the lines in `before`. `read` is the number of
+    Applications.
+
+    Editors open the `file:line` at the start of a line.
+    """
     lines = list(before)
     for finding, path, line in found:
         place = f"{path}:{line}" if line else path
@@ -58,34 +62,35 @@ def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> s
         "warning": "warning",
         "info": "remark",
     }
-    counts = (counted(severities[kind], words[kind]) for kind in SEVERITIES)
+    counts = [counted(severities[severity], words[severity]) for severity in SEVERITIES]
     lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
 
 
 def as_annotation(finding: Finding, path: str, line: int) -> str:
     """Return a GitHub annotation for the file and line."""
-    attributes = properties(
-        finding.application or "manifest",
-        "" if path in NO_FILES else path,
-        line,
-    )
+    file = "" if path in NO_FILES else path
+    attributes = properties(finding.application or "manifest", file, line)
     message = f"{finding.message}; {finding.hint}" if finding.hint else finding.message
     return f"::{_IN_GITHUB[finding.severity]} {attributes}::{escaped(printable(message))}\n"
 
 
-def as_report(found: Iterable[Placed], moved: Migration | None = None) -> str:
-    """Return the findings as JSON, in the format described in docs/report.md."""
-    listed: dict[str, object] = {
+def as_report(found: Iterable[Placed], comparison: Migration | None = None) -> str:
+    """Return the findings, and the comparison with AIU, as JSON in the format described in
+    docs/report.md.
+    """
+    report: dict[str, object] = {
         "schema": SCHEMA,
         "findings": [_as_finding(*placed) for placed in found],
     }
-    if moved:
-        listed["from_image_updater"] = as_json(moved)
-    return _dumped(listed)
+    if comparison:
+        report["from_image_updater"] = as_json(comparison)
+    return _dumped(report)
 
 
 def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
+    """Return one finding of the JSON report. Empty values are null."""
+    is_in_file = path not in NO_FILES
     return {
         "application": finding.application or None,
         "key": finding.key or None,
@@ -93,8 +98,8 @@ def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
         "severity": finding.severity,
         "message": without_logins(finding.message),
         "hint": without_logins(finding.hint) or None,
-        "file": path if path and path not in NO_FILES else None,
-        "line": line if line and path not in NO_FILES else None,
+        "file": path if path and is_in_file else None,
+        "line": line if line and is_in_file else None,
     }
 
 
@@ -111,6 +116,7 @@ def junit(found: Sequence[Placed]) -> str:
     if not found:
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
+
     for finding, path, line in found:
         subject, message, details = _words_of_finding(finding, path, line)
         case = {"name": f"{subject}: {message}", "classname": subject}
@@ -122,43 +128,23 @@ def junit(found: Sequence[Placed]) -> str:
             ET.SubElement(element, "failure", failure).text = details
         else:
             ET.SubElement(element, "system-out").text = f"{finding.severity}: {details}"
+
     ET.indent(root)
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
 def sarif(found: Sequence[Placed]) -> str:
     """Return SARIF 2.1.0, which GitHub code scanning and many editors read."""
-    results = []
-    for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
-        subject, message, _ = _words_of_finding(finding, path, line)
-        text = f"{subject}: {message}"
-        if finding.hint:
-            text += f". Fix: {_clean(finding.hint)}"
-        # GitHub rejects the whole file if any result lacks a location, but accepts any path.
-        uri = quote(_file_or_application(finding, path), safe="/:")
-        results.append(
-            {
-                "ruleId": _check_name(finding),
-                "level": _IN_SARIF[finding.severity],
-                "message": {"text": text},
-                "locations": [
-                    {
-                        "physicalLocation": {
-                            "artifactLocation": {"uri": uri},
-                            "region": {"startLine": max(line, 1)},
-                        }
-                    }
-                ],
-                "partialFingerprints": {"imageUpdateLint/v1": fingerprint},
-            }
-        )
+    results = [
+        _sarif_result(finding, path, line, fingerprint)
+        for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True)
+    ]
+    rules = sorted({_check_name(finding) for finding, _, _ in found})
     driver = {
         "name": "image-update lint",
         "version": __version__,
         "informationUri": f"{DOCS}/lint.md",
-        "rules": [
-            {"id": rule} for rule in sorted({_check_name(finding) for finding, _, _ in found})
-        ],
+        "rules": [{"id": rule} for rule in rules],
     }
     run = {
         "tool": {"driver": driver},
@@ -172,6 +158,27 @@ def sarif(found: Sequence[Placed]) -> str:
             "runs": [run],
         }
     )
+
+
+def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> dict[str, Any]:
+    """Return a finding as a SARIF result."""
+    subject, message, _ = _words_of_finding(finding, path, line)
+    text = f"{subject}: {message}"
+    if finding.hint:
+        text += f". Fix: {_clean(finding.hint)}"
+    # GitHub rejects the whole file if any result lacks a location, but accepts any path.
+    uri = quote(_file_or_application(finding, path), safe="/:")
+    location = {
+        "artifactLocation": {"uri": uri},
+        "region": {"startLine": max(line, 1)},
+    }
+    return {
+        "ruleId": _check_name(finding),
+        "level": _IN_SARIF[finding.severity],
+        "message": {"text": text},
+        "locations": [{"physicalLocation": location}],
+        "partialFingerprints": {"imageUpdateLint/v1": fingerprint},
+    }
 
 
 def gitlab(found: Sequence[Placed]) -> str:
@@ -202,7 +209,10 @@ REPORTS: Mapping[str, Callable[[Sequence[Placed]], str]] = {
 
 
 def _words_of_finding(finding: Finding, path: str, line: int) -> tuple[str, str, str]:
-    """Return a finding's subject, its message, and its full text with the fix."""
+    """Return a finding's subject, its message, and its full text with the fix.
+
+    The subject is the Application, or else the file and line.
+    """
     place = f"{path}:{line}" if line else path
     subject = _clean(finding.application or place or "manifests")
     message = _clean(finding.message)
@@ -247,8 +257,8 @@ def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
         )
         identity = "\0".join(map(without_logins, parts))
         occurrences[identity] += 1
-        unique = f"{identity}\0{occurrences[identity]}"
-        yield hashlib.sha256(unique.encode(errors="replace")).hexdigest()
+        numbered_identity = f"{identity}\0{occurrences[identity]}"
+        yield hashlib.sha256(numbered_identity.encode(errors="replace")).hexdigest()
 
 
 def _clean(text: str) -> str:

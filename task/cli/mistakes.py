@@ -41,47 +41,67 @@ def explained(
     environ: Mapping[str, str],
     argv: Collection[str] = (),
 ) -> UsageError:
-    """Return Typer's error in our own words.
+    """Return an error with our own message and hint for an error from Typer's parser.
 
-    `options` has each command's flags. `command` is "" if it is unknown.
+    `command` is the name of the command in `argv`, or "" if it is unknown. `options` has each
+    command's flags.
     """
-    message = " ".join(error.format_message().split()).rstrip(".")
+    typer_message = " ".join(error.format_message().split()).rstrip(".")
     called = f"image-update {command}" if command else "image-update"
     kind = type(error).__name__
-    param = getattr(error, "param", None)
+    param = getattr(error, "param", None)  # the option or argument that has the error
+
     if kind == "NoSuchOption":
         return unknown_option(_as_typed(error.option_name, argv), command, options)
+
     if kind == "MissingParameter" and param is not None:
         return _missing_option(param)
-    if kind == "BadParameter" and param is not None and error.message == "it is blank":
-        return _missing_option(param, "is empty")
-    if kind == "BadParameter" and param is not None and getattr(param, "is_flag", False):
-        # Only a variable can give a flag a value.
-        value = environ.get(str(param.envvar), "").strip()
-        return UsageError(
-            f"{param.opts[0]}: {value!r} is not true or false",
-            hint="use true or false",
-        )
-    if kind == "BadOptionUsage" and "requires an argument" in message:
+
+    if kind == "BadParameter" and param is not None:
+        if error.message == "it is blank":
+            return _missing_option(param, "is empty")
+        if getattr(param, "is_flag", False):
+            return _not_true_or_false(param, environ)
+
+    if kind == "BadOptionUsage" and "requires an argument" in typer_message:
         return UsageError(
             f"{error.option_name} requires a value",
             hint=f"{called} --help-all shows its values",
         )
-    if kind == "BadOptionUsage" and "does not take a value" in message:
+
+    if kind == "BadOptionUsage" and "does not take a value" in typer_message:
         return _takes_no_value(error.option_name)
-    if found := re.match(r"No such command '(.*?)'", message):
-        return _unknown_command(found[1], options)
-    if found := re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", message):
-        first = found[1].partition(" ")[0]
-        hint = _instead_of_an_argument(first, command)
+
+    unknown_command = re.match(r"No such command '(.*?)'", typer_message)
+    if unknown_command:
+        return _unknown_command(unknown_command[1], options)
+
+    extra_arguments = re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", typer_message)
+    if extra_arguments:
+        first_argument = extra_arguments[1].partition(" ")[0]
+        hint = _instead_of_an_argument(first_argument, command)
         return UsageError(
-            f"{command} does not accept the argument {first!r}",
+            f"{command} does not accept the argument {first_argument!r}",
             hint=hint or f"{called} --help shows its options",
         )
-    return UsageError(message, hint=f"{called} --help shows what is available")
+
+    return UsageError(typer_message, hint=f"{called} --help shows what is available")
+
+
+def _not_true_or_false(param: Any, environ: Mapping[str, str]) -> UsageError:
+    """Return the error for a flag with a value that is not a bool.
+
+    The value comes from the flag's variable: on the command line, a flag has no value.
+    """
+    value = environ.get(str(param.envvar), "").strip()
+    return UsageError(
+        f"{param.opts[0]}: {value!r} is not true or false",
+        hint="use true or false",
+    )
 
 
 def _takes_no_value(flag: str) -> UsageError:
+    """Return the error for a flag with a value, such as `--draft=yes`."""
     hint = f"use {flag} without a value"
     if not flag.startswith("--no-"):
         hint = f"use {flag} or --no-{flag.removeprefix('--')}"
@@ -89,7 +109,9 @@ def _takes_no_value(flag: str) -> UsageError:
 
 
 def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
-    similar = get_close_matches(name, commands, n=1, cutoff=0.65)  # `deploy` must not match `demo`
+    """Return the error for a command that does not exist, with the most similar one as a hint."""
+    # Less similarity is not enough: `deploy` must not match `demo`.
+    similar = get_close_matches(name, commands, n=1, cutoff=0.65)
     question = f"did you mean {similar[0]}? " if similar else ""
     return UsageError(
         f"unknown command {name!r}",
@@ -117,11 +139,13 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
     if name in _SECRETS:
         message = f"{name} does not exist: others could read the secret on the command line"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
+
     if name == "--dry-run" and command in COMMANDS and not kind_of(command).writes:
         return UsageError(
             f"{command} has no --dry-run: it never writes to Git",
             hint="remove it",
         )
+
     if name == "--image" and command == "scan":
         message = (
             "scan has no --image: it looks up the newest tag of every tracked image in the"
@@ -131,42 +155,51 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
             message,
             hint="remove it, or use run to write the image that was just built",
         )
-    others = [other for other, flags in options.items() if name in flags]
-    if others and command:
-        return _of_other_commands(name, command, others)
-    if others:
-        return UsageError(
-            f"{name} comes before the command",
-            hint=f"put it after the command: image-update {others[0]} {name} …",
-        )
-    return _unlike_any(name, command, options.get(command, ()))
 
-
-def _of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
-    """Return the error for an option that only the `others` have."""
-    have = f"it is an option of {others[0]}"
-    if len(others) > 1:
-        have = f"it is an option of {', '.join(others[:-1])} and {others[-1]}"
+    commands_with_option = [other for other, flags in options.items() if name in flags]
+    if not commands_with_option:
+        return _option_of_no_command(name, command, options.get(command, ()))
+    if command:
+        return _option_of_other_commands(name, command, commands_with_option)
     return UsageError(
-        f"{command} has no {name}",
-        hint=f"{have}; image-update {command} --help-all lists the options for {command}",
+        f"{name} comes before the command",
+        hint=f"put it after the command: image-update {commands_with_option[0]} {name} …",
     )
 
 
-def _unlike_any(name: str, command: str, flags: Collection[str]) -> UsageError:
+def _option_of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
+    """Return the error for an option that only the `others` have, and not `command`."""
+    listed_commands = others[0]
+    if len(others) > 1:
+        listed_commands = f"{', '.join(others[:-1])} and {others[-1]}"
+    return UsageError(
+        f"{command} has no {name}",
+        hint=f"it is an option of {listed_commands}; image-update {command} --help-all lists the"
+        f" options for {command}",
+    )
+
+
+def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> UsageError:
     """Return the error for an option that no command has. The option may be a misspelling of one of
-    `flags`.
+    `flags`, the options of `command`.
     """
     called = f"image-update {command}" if command else "image-update"
-    if meant := _meant_by(name, flags):
-        hint = f"did you mean {meant}? {called} --help-all shows all options"
-        return UsageError(f"unknown option {name}", hint=hint)
+    intended_option = _option_meant_by(name, flags)
+    if intended_option:
+        return UsageError(
+            f"unknown option {name}",
+            hint=f"did you mean {intended_option}? {called} --help-all shows all options",
+        )
+
     # A common prefix is a better clue than similarity: --app means --application, not --tag.
     completions = sorted((flag for flag in flags if flag.startswith(name)), key=len)
     candidates = completions or get_close_matches(name, flags, n=1)
     question = f"did you mean {candidates[0]}? " if candidates else ""
-    hint = f"{question}{called} {'--help-all' if command else '--help'} shows all options"
-    return UsageError(f"unknown option {name}", hint=hint)
+    help_option = "--help-all" if command else "--help"
+    return UsageError(
+        f"unknown option {name}",
+        hint=f"{question}{called} {help_option} shows all options",
+    )
 
 
 # Meanings in kubectl, git, and curl of short options that do not exist here.
@@ -186,32 +219,39 @@ _LETTERS = {
 
 
 def _as_typed(name: str, argv: Collection[str]) -> str:
-    """Return an option as the user typed it, because Typer reads `-image` as `-i`."""
+    """Return the whole word for an unknown option, because Typer reports `-image` as `-i`."""
     if name.startswith("--"):
         return name
     for word in argv:
-        typed = word.partition("=")[0]
-        if typed.startswith(name) and len(typed) > len("-i"):
-            return typed
+        option = word.partition("=")[0]
+        is_longer = len(option) > len("-i")
+        if is_longer and option.startswith(name):
+            return option
     return name
 
 
-def _meant_by(name: str, flags: Collection[str]) -> str:
-    """Return the option meant by a short option or by an option with a missing dash, or "" if
-    unknown.
+def _option_meant_by(name: str, flags: Collection[str]) -> str:
+    """Return the option that was meant by a name with a single dash, or "" if it is unknown.
+
+    `-image` lacks a dash, `-i` is a short option of other programs, and `-im` is the start of an
+    option.
     """
     if name.startswith("--"):
         return ""
     if f"-{name}" in flags:
         return f"-{name}"
-    meant = _LETTERS.get(name, "")
-    if meant == "--version" or meant.partition(" ")[0] in flags:
-        return meant
-    completions = sorted((flag for flag in flags if flag.startswith(f"-{name}")), key=len)
+
+    long_option = _LETTERS.get(name, "")
+    flag = long_option.partition(" ")[0]
+    if flag == "--version" or flag in flags:
+        return long_option
+
+    completions = sorted((other for other in flags if other.startswith(f"-{name}")), key=len)
     return completions[0] if completions else ""
 
 
 def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
+    """Return the error for a required option or argument that has no value."""
     name = str(param.opts[0])
     flag = name if name.startswith("--") else str(param.metavar)
     return UsageError(
@@ -221,19 +261,21 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
 
 
 def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
-    """Return the error with flags replaced by the names in `called`: the variable that set the
-    value, or the form's parameter.
+    """Return the error with other names for the flags at the start of its message.
+
+    `called` maps a flag to the name that the user knows: the variable that set the value, or the
+    form's parameter.
     """
-    start = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
-    if start is None:
+    leading_flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
+    if leading_flags is None:
         return error
-    flags = start[0]
+    flags = leading_flags[0]
     names = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags)
     hint = error.hint
     if names != flags:  # people who fill in a form do not set options or variables
         hint = re.sub(r" \(\S+, or the variable \w+\)$", "", hint)
     return type(error)(
-        names + error.message[start.end() :],
+        names + error.message.removeprefix(flags),
         hint=hint,
         subject=error.subject,
     )

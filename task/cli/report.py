@@ -14,6 +14,7 @@ from task.cli.call import Call
 from task.errors import Exit, Malformed, UsageError
 from task.files import read_file
 from task.output.console import plain_console, say, stdout_console
+from task.output.log import Log
 from task.output.report_json import HINT, report_of
 from task.output.report_page import page
 from task.output.report_text import table
@@ -26,35 +27,41 @@ LARGEST = 64 * 1024 * 1024  # bytes; the report may include the diffs from `plan
 def report(settings: Settings, call: Call) -> int:
     """Show a run's report again, or convert it to an HTML page."""
     path = settings.report_file
-    html = settings.html
-    log = call.log
-    log("debug", f"reading {path}")
+    call.log("debug", f"reading {path}")
     try:
-        found = report_of(_read(path))
-        console = stdout_console(call.environ) or plain_console()
-        view = page if html else (lambda report: table(report, console))
-        text = shown(found, view)
+        run_report = report_of(_read(path))
+        if settings.html:
+            text = shown(run_report, page)
+        else:
+            console = stdout_console(call.environ) or plain_console()
+            text = shown(run_report, lambda report: table(report, console))
     except Malformed as error:
         raise UsageError(f"{path}: {error.message}", hint=error.hint) from None
-    if html:  # the page shows its errors itself
-        write_page(text, html)
-    else:
-        say(text)
-        in_table = {
-            (decision["application"], decision["because"])
-            for decision in found["decisions"]
-            if decision["verdict"] == "error"
-        }
-        # Applications' errors are in the table; all other errors go to stderr, as in the run
-        for problem in found["errors"]:
-            if (problem["application"], problem["message"]) not in in_table:
-                log.problem(
-                    problem["severity"],
-                    problem["application"] or "",
-                    problem["message"],
-                    problem["hint"] or "",
-                )
+
+    if settings.html:
+        write_page(text, settings.html)  # the page shows its errors itself
+        return int(Exit.OK)
+    say(text)
+    _log_errors(run_report, call.log)
     return int(Exit.OK)
+
+
+def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
+    """Log the report's errors, except the ones that the table shows, as in the run."""
+    in_table = {
+        (decision["application"], decision["because"])
+        for decision in run_report["decisions"]
+        if decision["verdict"] == "error"
+    }
+    for problem in run_report["errors"]:
+        if (problem["application"], problem["message"]) in in_table:
+            continue
+        log.problem(
+            problem["severity"],
+            problem["application"] or "",
+            problem["message"],
+            problem["hint"] or "",
+        )
 
 
 def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -> str:

@@ -22,72 +22,76 @@ from task.wiring.world import RealWorld
 
 def status(settings: Settings, call: Call) -> int:
     """Show each image's version in Git and in the cluster, its holds, and its recent builds."""
-    given = settings.status
+    options = settings.status
     environ = call.environ
     log = call.log
-    if given.older_than and not given.fail_on:
+    if options.older_than and not options.fail_on:
         raise UsageError(
             "--older-than requires --fail-on",
             hint="add the states to look for, such as --fail-on behind",
         )
-    older_than = duration_of("--older-than", given.older_than)
+    older_than = duration_of("--older-than", options.older_than)
     _check_pairs(settings)
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
-    found = _looked_at(settings, environ, log)
+
+    images_status = _looked_at(settings, environ, log)
     console = stdout_console(environ)
-    for problem in found.problems:
+    for problem in images_status.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
+
+    is_brief = not options.app
     if settings.html:
-        write_page(page(found), settings.html)
-    elif given.output == "json":
-        say_lines(json_lines(found))
+        write_page(page(images_status), settings.html)
+    elif options.output == "json":
+        say_lines(json_lines(images_status))
+    elif console:
+        say(table(images_status, console, brief=is_brief))
     else:
-        brief = not given.app
-        say(table(found, console, brief=brief) if console else plain(found, brief=brief))
-    late = fail_on.late_images(found, given.fail_on, older_than)
+        say(plain(images_status, brief=is_brief))
+
+    late = fail_on.late_images(images_status, options.fail_on, older_than)
     for problem in late:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
-    problems = (*found.problems, *late)
+    problems = (*images_status.problems, *late)
     code = shutdown.code_of_run(problems)
-    message = f"images shown: {len(found.images)}"
+    message = f"images shown: {len(images_status.images)}"
     tell("status", message, settings.handed, environ, problems=problems, code=code)
     return code
 
 
 def _check_pairs(settings: Settings) -> None:
     """Raise `UsageError` for two options that contradict each other."""
-    given = settings.status
-    if given.asks_for_newest and settings.registry_check == "never":
-        option = "--newest" if given.newest else "--fail-on behind"
+    options = settings.status
+    if options.asks_for_newest and settings.registry_check == "never":
+        option = "--newest" if options.newest else "--fail-on behind"
         raise UsageError(
             f"{option} and --registry-check=never cannot be combined",
             hint="remove one of them",
         )
-    if settings.html and given.output == "json":
+    if settings.html and options.output == "json":
         raise UsageError("--html and --output=json cannot be combined", hint="remove one of them")
 
 
 def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
     """Return the status of the images, with the details that the options ask for."""
-    given = settings.status
+    options = settings.status
     event = settings.event
     images = given_images(event).images if event.image or event.images_from else ()
     job = job_of(settings, images, environ)
-    has_token = bool(settings.forge.forge_token_file) or any(
-        environ.get(variable) for variable in (*FORGE_TOKENS, "GITHUB_TOKEN")
+
+    token_variables = (*FORGE_TOKENS, "GITHUB_TOKEN")
+    has_token = bool(settings.forge.forge_token_file) or any(map(environ.get, token_variables))
+    # The build that wrote the current value shows since when a different version has been running.
+    needs_a_build = "differs" in options.fail_on and bool(options.older_than)
+    details = StatusDetails(
+        options.asks_for_newest,
+        max(options.builds, 1) if needs_a_build else options.builds,
+        requests=has_token,
+        dates=bool(options.older_than),
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        # The build that wrote the current value shows since when a different version has been
-        # running.
-        needs_a_build = "differs" in given.fail_on and bool(given.older_than)
-        details = StatusDetails(
-            given.asks_for_newest,
-            max(given.builds, 1) if needs_a_build else given.builds,
-            requests=has_token,
-            dates=bool(given.older_than),
-        )
         return look_at(job, world, details)
     finally:
         with shutdown.shield():

@@ -33,7 +33,7 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the job's candidates."""
+    """Return the function that finds the job's candidates: the images that Applications may get."""
     # Imported late: nearly all runs are given images, and would wait for modules that they do not
     # need.
     if job.events:
@@ -61,8 +61,10 @@ def scan(settings: Settings, call: Call) -> int:
     run.
     """
     if settings.registry_check == "never":
-        hint = "use auto or always, or remove it"
-        raise UsageError("--registry-check: scan cannot work without the registries", hint=hint)
+        raise UsageError(
+            "--registry-check: scan cannot work without the registries",
+            hint="use auto or always, or remove it",
+        )
     return update(settings, call)
 
 
@@ -102,7 +104,7 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 
 
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
-    """Run `work`, publish its report, and return the exit code."""
+    """Run `work`, publish its report to the places in `output`, and return the exit code."""
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
@@ -111,6 +113,7 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
+
     began = time.monotonic()
     with ExitStack() as shielded:
         report = work(settings, environ, log, shielded)
@@ -120,38 +123,35 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
         errors = publish(report, output, environ)
         for error in errors:
             log.problem("error", "", error.message, error.hint)
+
         # The results show what landed, so they are kept. The exit code shows that a file could not
         # be written.
         code = shutdown.code_of_run((error.trouble for error in errors), report.exit)
         if send.metrics_file:
-            count_run(replace(report, exit=code), send.metrics_file, time.monotonic() - began, log)
+            duration = time.monotonic() - began
+            count_run(replace(report, exit=code), send.metrics_file, duration, log)
         if send.cloudevent_url:
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
-            send_events(
-                report,
-                send.cloudevent_url,
-                source,
-                settings.access.ca_file,
-                environ,
-                log,
-            )
+            ca_file = settings.access.ca_file
+            send_events(report, send.cloudevent_url, source, ca_file, environ, log)
         shutdown.deaf()  # everything is reported, so it is too late for a signal to stop anything
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
     """Log a run's problems, except the ones shown in a table of decisions on a terminal."""
-    on_screen: set[tuple[str, str]] = set()
+    in_table: set[tuple[str, str]] = set()
     if log.console and sys.stdout.isatty() and form == "text":
-        on_screen = {
+        shows_every_decision = kind_of(report.command).judges
+        in_table = {
             (decision.subscription.application.key, decision.because)
             for decision in report.decisions
-            if decision.verdict == "error" or kind_of(report.command).judges
+            if shows_every_decision or decision.verdict == "error"
         }
     to_log = [
         problem
         for problem in report.problems
-        if (problem.application, problem.message) not in on_screen
+        if (problem.application, problem.message) not in in_table
     ]
     places = places_here(report) if log.form == "github" else {}
     for applications, problem in told_together(to_log):
@@ -165,9 +165,11 @@ def places_here(report: Report) -> Mapping[str, str]:
     for decision in report.decisions:
         app = decision.subscription.application
         path, _, line = app.origin.rpartition(":")
-        is_below = path and not os.path.relpath(path).startswith("..")
-        if is_below and line.isdigit() and os.path.isfile(path):
-            places[app.key] = f"{os.path.relpath(path)}:{line}"
+        if not path or not line.isdigit():
+            continue
+        relative_path = os.path.relpath(path)
+        if not relative_path.startswith("..") and os.path.isfile(path):
+            places[app.key] = f"{relative_path}:{line}"
     return places
 
 
@@ -179,17 +181,19 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
     Application.
     """
     problems = tuple(problems)
-    affected: dict[Problem, list[str]] = {}  # problems without their Application → Applications
+    apps_by_problem: dict[Problem, list[str]] = {}  # the problems are without their Application
     for problem in problems:
-        affected.setdefault(replace(problem, application=""), []).append(problem.application)
+        shared_problem = replace(problem, application="")
+        apps_by_problem.setdefault(shared_problem, []).append(problem.application)
+
     logged_together: set[Problem] = set()
     for problem in problems:
-        shared = replace(problem, application="")
-        if shared in logged_together:
+        shared_problem = replace(problem, application="")
+        if shared_problem in logged_together:
             continue
-        apps = affected[shared]
+        apps = apps_by_problem[shared_problem]
         if len(apps) > FEW:
-            logged_together.add(shared)
+            logged_together.add(shared_problem)
             yield and_more(apps), problem
         else:
             yield problem.application, problem
@@ -197,8 +201,8 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
 
 def _tell_passed_over(events: Events, log: Log) -> None:
     """Log how many events are not a push of a tagged image and, at debug level, why."""
-    for why, number in Counter(events.passed_over).items():
-        log("debug", f"{counted(number, 'event')} skipped: {why}")
+    for reason, number in Counter(events.passed_over).items():
+        log("debug", f"{counted(number, 'event')} skipped: {reason}")
     if not events.pushes:
         number = len(events.passed_over)
         log("info", f"nothing to do: no push of a tagged image in {counted(number, 'event')}")
@@ -228,17 +232,19 @@ def carry_out(
 ) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report.
 
-    `shielded`: see `run`.
+    `shielded`: see `run` in `task/pipeline/run.py`.
     """
-    found = GivenImages()
+    images_of_run = GivenImages()
     if kind_of(settings.command).takes_images:
-        found = given_images(settings.event, settings.sources.applications)
-    job = job_of(settings, found.images, environ, found.events)
-    if found.events:
-        _tell_passed_over(found.events, log)
-    if found.nothing_to_do:
+        images_of_run = given_images(settings.event, settings.sources.applications)
+    images = images_of_run.images
+    job = job_of(settings, images, environ, images_of_run.events)
+    if images_of_run.events:
+        _tell_passed_over(images_of_run.events, log)
+    if images_of_run.nothing_to_do:
         return nothing_to_do(job)
-    world = RealWorld(settings, environ, log, job.scope, found.images)
+
+    world = RealWorld(settings, environ, log, job.scope, images)
     try:
         report = story(job, world, shielded, match_of(job), follow_up)
         return commented(report, job, world) if job.comment else report

@@ -39,6 +39,7 @@ _NAME = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?")
 
 def wait(settings: Settings, call: Call) -> int:
     """Wait until Argo CD has synced a revision and its Applications are healthy."""
+    options = settings.wait
     environ = call.environ
     log = call.log
     with ExitStack() as opened:
@@ -50,21 +51,21 @@ def wait(settings: Settings, call: Call) -> int:
             )
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
-            settings.wait,
+            options,
             settings.sources.argocd_namespace,
             argo.patient,
             environ,
             log,
-            lambda *asked: clients().descends(*asked),
+            lambda *revisions: clients().descends(*revisions),
         )
-    asked = settings.wait
-    message = f"rolled out: {and_more(asked.app)}"
-    tell("wait", message, settings.handed, environ, commit=asked.revision.strip().lower())
+    message = f"rolled out: {and_more(options.app)}"
+    revision = options.revision.strip().lower()
+    tell("wait", message, settings.handed, environ, commit=revision)
     return code
 
 
 def wait_for(
-    asked: WaitOptions,
+    options: WaitOptions,
     namespace: str,
     api: Callable[[], ApplicationApi],
     environ: Mapping[str, str],
@@ -78,24 +79,30 @@ def wait_for(
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
     report its status, and `UsageError`.
     """
-    revision = asked.revision.strip().lower()
+    revision = options.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
-        hint = "use the full ID of the pushed commit (40 hex digits)"
-        raise UsageError(f"--revision: {asked.revision!r} is not a commit ID", hint=hint)
-    for text in asked.app:
+        raise UsageError(
+            f"--revision: {options.revision!r} is not a commit ID",
+            hint="use the full ID of the pushed commit (40 hex digits)",
+        )
+    for text in options.app:
         if not is_glob(text):
             key_of(text, namespace)  # report a mistake before sending any request
+
     argo = api()
-    keys = _meant(asked.app, namespace, argo)
+    keys = _keys_of_names(options.app, namespace, argo)
     awaited = [
-        Awaited(*key, _judge(revision, asked.repository, descends)) for key in dict.fromkeys(keys)
+        Awaited(app_namespace, name, _judge(revision, options.repository, descends))
+        for app_namespace, name in dict.fromkeys(keys)
     ]
-    rows, errors = watch(argo, awaited, asked.wait_timeout, environ, log)
+    rows, errors = watch(argo, awaited, options.wait_timeout, environ, log)
+
     say("".join(f"{line(row)}\n" for row in rows))
     for row in rows:
         if row.state == "paused":
             log("warning", f"{row.application}: {row.warning}; {row.hint}")
-    if error := rollout_error(rows, errors):
+    error = rollout_error(rows, errors)
+    if error:
         raise error
     return int(Exit.OK)
 
@@ -103,57 +110,72 @@ def wait_for(
 def _judge(revision: str, repository: str, descends: Descends) -> Judge:
     """Return a judge for the requested revision, or for a later revision in any of the
     Application's repositories.
+
+    A judge is a function that returns the state of an Application's rollout.
     """
     judge_requested = judge_of(lambda synced: accepts(revision, synced), repository)
     later_judges = dict[str, Judge]()  # by repository
 
     def judge_later(repo: str) -> Judge:
         if repo not in later_judges:
-            later_judges[repo] = judge_of(
-                holding(lambda synced: descends(None, repo, synced, revision), revision),
-                repo,
+            contains_revision = holding(
+                lambda synced: descends(None, repo, synced, revision), revision
             )
+            later_judges[repo] = judge_of(contains_revision, repo)
         return later_judges[repo]
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+        """Return the first state that is not "waiting": for the requested revision, then for later
+        ones.
+        """
         requested = judge_requested(item, since, details)
         if requested.state != "waiting":
             return requested
         for repo in dict.fromkeys(repositories(item)):
-            if same(repository, repo):
-                later = judge_later(repo)(item, since, details)
-                if later.state != "waiting":
-                    return later
+            if not same(repository, repo):
+                continue
+            later = judge_later(repo)(item, since, details)
+            if later.state != "waiting":
+                return later
         return requested
 
     return judge
 
 
-def _meant(names: Sequence[str], namespace: str, api: ApplicationApi) -> list[tuple[str, str]]:
-    """Return the Applications that the names refer to.
+def _keys_of_names(
+    names: Sequence[str], namespace: str, api: ApplicationApi
+) -> list[tuple[str, str]]:
+    """Return the namespaces and names of the Applications that the names and globs refer to.
 
     A bare name refers to the control plane's namespace. Raises `UsageError` if a bare name exists
     in several namespaces, or if a glob does not match anything.
     """
     names = [name.strip() for name in names]
-    listed = _listed_for(names, api)
+    listed_keys = _listed_for(names, api)
     for name in names:
         if _is_bare(name):
-            refuse_several(name, ["/".join(key) for key in listed if key[1] == name])
+            same_name = [
+                f"{space}/{app_name}" for space, app_name in listed_keys if app_name == name
+            ]
+            refuse_several(name, same_name)
+
     keys = []
     for name in names:
         if not is_glob(name):
             keys.append(key_of(name, namespace))
             continue
-        matching = [key for key in listed if _glob_fits_key(name, key)]
+        matching = [key for key in listed_keys if _glob_fits_key(name, key)]
         if not matching:
-            hint = "check the name: there is no such Application in Argo CD"
-            raise UsageError(f"no Application name matches {name!r}", hint=hint)
+            raise UsageError(
+                f"no Application name matches {name!r}",
+                hint="check the name: there is no such Application in Argo CD",
+            )
         keys += matching
     return keys
 
 
 def _is_bare(name: str) -> bool:
+    """Return whether this is a name without a namespace, and not a glob."""
     return "/" not in name and not is_glob(name)
 
 
@@ -175,17 +197,19 @@ def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str
 
 def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
     """Return whether a glob matches a name, or if the glob has a slash, `namespace/name`."""
-    _, name = key
-    return fnmatchcase("/".join(key) if "/" in glob else name, glob)
+    namespace, name = key
+    if "/" in glob:
+        return fnmatchcase(f"{namespace}/{name}", glob)
+    return fnmatchcase(name, glob)
 
 
 def key_of(text: str, namespace: str) -> tuple[str, str]:
-    """Split `name` or `namespace/name` into (namespace, name).
+    """Split `name` or `namespace/name` into (namespace, name). `namespace` is the default.
 
     Raises `UsageError` for an invalid name.
     """
-    first, slash, rest = text.strip().partition("/")
-    key = (first, rest) if slash else (namespace, first)
+    first_part, slash, second_part = text.strip().partition("/")
+    key = (first_part, second_part) if slash else (namespace, first_part)
     if not all(_NAME.fullmatch(part) for part in key):
         raise UsageError(
             f"{text!r} is not a valid Application name",

@@ -27,19 +27,19 @@ def read_branches(
     `failed` also gets the base branch, or "" if the whole repository cannot be read.
     """
 
-    def of_repository(asks: Sequence[Ask]) -> list[R]:
-        first = asks[0].subscription
+    def read_repository(asks: Sequence[Ask]) -> list[R]:
+        sub = asks[0].subscription
         try:
-            repository = world.repository(first.repo, first)
+            repository = world.repository(sub.repo, sub)
         except TaskError as error:
             return [failed(asks, error, "")]
         results = []
         try:
-            for base, members in by_branch(repository, asks).items():
+            for base, branch_asks in by_branch(repository, asks).items():
                 try:
-                    results.append(read(Batch(repository, base, tuple(members))))
+                    results.append(read(Batch(repository, base, tuple(branch_asks))))
                 except TaskError as error:  # one missing branch must not hide the other branches
-                    results.append(failed(members, error, base))
+                    results.append(failed(branch_asks, error, base))
         except TaskError as error:
             results.append(failed(asks, error, ""))
         finally:
@@ -47,4 +47,5 @@ def read_branches(
         return results
 
     groups = by_login(by_repository(matched, job), world)
-    return list(chain.from_iterable(in_threads(of_repository, groups, AT_ONCE)))
+    results_of_groups = in_threads(read_repository, groups, AT_ONCE)
+    return list(chain.from_iterable(results_of_groups))

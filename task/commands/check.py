@@ -104,21 +104,23 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     """Judge how the change affects tracked versions, and return the report."""
     began = world.now()
     change = world.change(compared)
-    paths = [path for path in change.paths if may_matter(path)]
-    if not paths:
+    if not any(map(may_matter, change.paths)):
         _log_no_change(change, world)
         timings = _timings(job, began, began, world)
         return check_report(job, 0, (), (), change.commits, timings)
+
     before = _side_seen(change, "base", job, world)
     after = _side_seen(change, "merged", job, world)
     problems = (*after.problems, *_name_problems(after.seen, job))
     read_at = world.now()
+
     entries = _tracked_entries(change, before, after)
     affected = _affected_entries(change, entries, job)
     problems += _without_entries(entries.subscriptions, after.seen, change)
     problems += _state_problems(affected.sides, entries.subscriptions)
     problems += _config_problems(affected.sides)
     problems += tuple(_no_longer_judged(affected, entries.pairs, after.seen))
+
     decisions, warnings = _decided(change, affected, before.seen, job, world)
     if not decisions and not problems:
         _log_no_change(change, world)
@@ -133,6 +135,10 @@ def check(job: Job, world: World, compared: Compared) -> Report:
 
 
 def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
+    """Return how long it took to read the Applications (from `began` to `read_at`), and to decide.
+
+    Nothing follows a check, so the last phase takes no time.
+    """
     return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
 
 
@@ -164,6 +170,10 @@ def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> Sid
 
 
 def _name_problems(seen: Seen, job: Job) -> tuple[Problem, ...]:
+    """Return the problems with the names in the options, such as a name that no Application has.
+
+    Raises `UsageError` if a name that a person typed matches Applications in several namespaces.
+    """
     narrow = job.scope.narrow
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
@@ -181,6 +191,7 @@ def _tracked_entries(
     before: SideSeen,
     after: SideSeen,
 ) -> TrackedEntries:
+    """Return the entries on both sides that are written in this repository and branch."""
     in_base = _entries_written_here(before.seen, change)
     in_change = _entries_written_here(after.seen, change)
     return TrackedEntries(paired(in_base, in_change), [*in_base, *in_change])
@@ -218,7 +229,8 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
         if base == "HEAD":
             base = change.default
         if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
-            entries.append(replace(sub, application=replace(sub.application, live=())))
+            app_in_git = replace(sub.application, live=())
+            entries.append(replace(sub, application=app_in_git))
     return entries
 
 
@@ -229,15 +241,18 @@ def _affected_entries(
 ) -> Affected:
     """Read both sides, and return the entries that the change touches."""
     subs = entries.subscriptions
-    states = [Place(path) for path in change.paths if is_state_path(path)]
-    states += [Place(state_path(sub)) for sub in subs]
-    wanted = (*CONFIG, *states, *(place for sub in subs for place in target_places(sub)))
+    places: list[Place] = [*CONFIG]
+    places += [Place(path) for path in change.paths if is_state_path(path)]
+    places += [Place(state_path(sub)) for sub in subs]
+    for sub in subs:
+        places += target_places(sub)
     urls = tuple(dict.fromkeys(sub.repo for sub in subs))
     sides = Sides(
-        base=_read(change, "base", wanted, urls, subs, job),
-        merged=_read(change, "merged", wanted, urls, subs, job),
+        base=_read(change, "base", places, urls, subs, job),
+        merged=_read(change, "merged", places, urls, subs, job),
         paths=frozenset(change.paths),
     )
+
     results = [touched_entry(pair, sides, job.terms) for pair in entries.pairs]
     results += [left_behind(pair, sides, job.terms) for pair in entries.pairs]
     return Affected(
@@ -255,6 +270,10 @@ def _read(
     subs: Sequence[Subscription],
     job: Job,
 ) -> Snapshot:
+    """Return the files of one side: `places`, and all others that the subscriptions need.
+
+    `urls` are the URLs with which the Applications refer to the repository.
+    """
     snapshot = change.snapshot(side, places, urls)
     return with_missing(snapshot, subs, job.terms, change)
 
@@ -293,17 +312,20 @@ def _no_longer_judged(affected: Affected, pairs: Sequence[Pair], after: Seen) ->
     for unjudged in affected.not_judged:
         if not unjudged.broken:
             yield _not_judged(unjudged.pair.effective, str(unjudged.error))
+
     flaws = _errors_in_annotations(after)
     judged_once_more = [
         touched.pair.before for touched in affected.touched if not touched.pair.after
     ]
     for pair in pairs:
-        if pair.after is None and pair.before is not None:
-            why = _why_gone(pair.before, after, flaws)
-            if pair.before in judged_once_more:
-                yield _judged_once_more(pair.before, why)
-            else:
-                yield _not_judged(pair.before, why)
+        if pair.before is None or pair.after is not None:
+            continue
+        reason = _why_gone(pair.before, after, flaws)
+        if pair.before in judged_once_more:
+            yield _judged_once_more(pair.before, reason)
+        else:
+            yield _not_judged(pair.before, reason)
+
     # Applications whose entries are all in the base are skipped.
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {
@@ -319,35 +341,41 @@ _Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the ent
 
 
 def _errors_in_annotations(seen: Seen) -> _Flaws:
-    return {
-        (subscribed.application.key, flaw.entry.text if flaw.entry else ""): flaw
-        for subscribed in seen.subscribed
-        for flaw in subscribed.flaws
-        if flaw.severity == "error"
-    }
+    """Return the errors in the Applications' annotations."""
+    flaws: dict[tuple[str, str], Flaw] = {}
+    for subscribed in seen.subscribed:
+        for flaw in subscribed.flaws:
+            if flaw.severity == "error":
+                entry_text = flaw.entry.text if flaw.entry else ""
+                flaws[subscribed.application.key, entry_text] = flaw
+    return flaws
 
 
 def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
     """Return why an entry of the base is not in the change."""
     app = sub.application.key
-    if app not in {subscribed.application.key for subscribed in after.subscribed}:
+    apps_in_change = {subscribed.application.key for subscribed in after.subscribed}
+    if app not in apps_in_change:
         return "the change removes the Application or its image-list"
-    of_app = (flaw for (key, _), flaw in flaws.items() if key == app)
-    flaw = flaws.get((app, sub.entry.text)) or next(of_app, None)
+    flaw = flaws.get((app, sub.entry.text))
+    if flaw is None:
+        flaws_of_app = [flaw for (key, _), flaw in flaws.items() if key == app]
+        flaw = flaws_of_app[0] if flaws_of_app else None
     if flaw:
         return f"the change breaks {flaw.key or 'image-list'}: {flaw.message}"
     return "the change removes it from image-list or moves its write-back target"
 
 
-def _not_judged(sub: Subscription, why: str) -> Problem:
+def _not_judged(sub: Subscription, reason: str) -> Problem:
+    """Return the warning about an entry that is not judged."""
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is not checked: {why}")
+    return _about_gone(sub, f"{name} is not checked: {reason}")
 
 
-def _judged_once_more(sub: Subscription, why: str) -> Problem:
+def _judged_once_more(sub: Subscription, reason: str) -> Problem:
     """Return the warning about an entry whose version the change also alters."""
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is checked against the base's annotations: {why}")
+    return _about_gone(sub, f"{name} is checked against the base's annotations: {reason}")
 
 
 def _about_gone(sub: Subscription, message: str) -> Problem:
@@ -380,49 +408,61 @@ def _decided(
     except TaskError as error:
         failed = [_failed_decision(entry, error, branch) for entry in affected.touched]
         return [*broken, *failed], []
+
     written, unreadable = _versions(touched, sides, job)
     names = sources_named(change.messages)
-    written, unread = with_sources(written, names, before.subscribed, job, world)
+    written, source_problems = with_sources(written, names, before.subscribed, job, world)
     judging = Judging(sides, job.terms, config)
     judgements = [*unreadable, *_judged(change, written, judging, world)]
-    last_checks = LastChecks(world.registry, world.prove, world.always_prove)
-    moves = verified([judgement.move for judgement in judgements], last_checks)
-    decisions = [move.decision for move in moves]
-    pairs = [judgement.touched.pair for judgement in judgements]
-    on_both_sides = [
-        decision
-        for decision, pair in zip(decisions, pairs, strict=True)
-        if pair.before is not None and pair.after is not None
-    ]
-    decisions = overridden(sides.merged, decisions, on_both_sides, job.terms)
+
+    decisions = _verified_decisions(judgements, sides, job, world)
     placed = [
         _with_its_place(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
     ]
     warnings = [warning for judgement in judgements for warning in judgement.warnings]
-    return [*broken, *placed], [*unread, *warnings, *cautions(placed)]
+    return [*broken, *placed], [*source_problems, *warnings, *cautions(placed)]
+
+
+def _verified_decisions(
+    judgements: Sequence[Judgement], sides: Sides, job: Job, world: World
+) -> list[Decision]:
+    """Return the judgements' decisions after the last checks, such as the images' proofs.
+
+    If another entry writes a refused version anyway, the refusal says so. Only entries that exist
+    on both sides can do that.
+    """
+    last_checks = LastChecks(world.registry, world.prove, world.always_prove)
+    moves = verified([judgement.move for judgement in judgements], last_checks)
+    decisions = [move.decision for move in moves]
+
+    on_both_sides = []
+    for decision, judgement in zip(decisions, judgements, strict=True):
+        pair = judgement.touched.pair
+        if pair.before is not None and pair.after is not None:
+            on_both_sides.append(decision)
+    return overridden(sides.merged, decisions, on_both_sides, job.terms)
 
 
 def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
+    """Return the error for an entry that the change makes unreadable."""
     sub = unjudged.pair.effective
     decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
     return replace(decision, line=1 if unjudged.error.subject else 0)
 
 
 def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decision:
-    image = touched.pair.effective.image_at(touched.new)
-    return replace(
-        error_decision(touched.pair.effective, image, error, branch), current=touched.old
-    )
+    """Return the error for an entry whose version could not be judged."""
+    sub = touched.pair.effective
+    decision = error_decision(sub, sub.image_at(touched.new), error, branch)
+    return replace(decision, current=touched.old)
 
 
 def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
+    """Add the file and the line of the version in the change."""
     current = replace(decision.current, file=touched.new.file or decision.current.file)
-    return replace(
-        decision,
-        current=current,
-        line=line_of(sides.merged, touched, job.terms),
-    )
+    line = line_of(sides.merged, touched, job.terms)
+    return replace(decision, current=current, line=line)
 
 
 def _under_both_configs(
@@ -441,21 +481,30 @@ def _under_both_configs(
     except TargetError:
         if not _changes_config(sides):
             raise
-        config_paths = [place.path for place in CONFIG]
-        files = {path: file for path, file in base.files.items() if path not in config_paths}
-        for path in config_paths:
-            repaired = sides.merged.files.get(path)
-            if repaired:
-                files[path] = repaired
-        base = replace(base, files=files)
-    asks = [asks_of(touched) for touched in affected.touched]
-    governed, snapshot, worded = govern_asks(tuple(chain.from_iterable(asks)), base, job, change)
-    remaining = iter(governed)
+        base = _with_repaired_config(sides)
+
+    asks_of_entries = [asks_of(touched) for touched in affected.touched]
+    all_asks = tuple(chain.from_iterable(asks_of_entries))
+    governed, snapshot, job_with_config = govern_asks(all_asks, base, job, change)
+
     entries = []
-    for touched, own_asks in zip(affected.touched, asks, strict=True):
-        pair = governed_pair(touched.pair, list(islice(remaining, len(own_asks))))
-        entries.append(replace(touched, pair=pair))
-    return entries, replace(sides, base=snapshot), worded.wording.config
+    remaining = iter(governed)  # in the same order as `all_asks`
+    for touched, asks in zip(affected.touched, asks_of_entries, strict=True):
+        governed_asks = list(islice(remaining, len(asks)))
+        entries.append(replace(touched, pair=governed_pair(touched.pair, governed_asks)))
+    return entries, replace(sides, base=snapshot), job_with_config.wording.config
+
+
+def _with_repaired_config(sides: Sides) -> Snapshot:
+    """Return the base with the config files of the change."""
+    config_paths = [place.path for place in CONFIG]
+    base = sides.base
+    files = {path: file for path, file in base.files.items() if path not in config_paths}
+    for path in config_paths:
+        repaired = sides.merged.files.get(path)
+        if repaired:
+            files[path] = repaired
+    return replace(base, files=files)
 
 
 def _versions(
@@ -483,22 +532,26 @@ def _judged(
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
-    """Return a judgement for each version."""
+    """Return a judgement for each version, after looking up the facts that the rules need."""
     check = judging.terms.check
     branch = judging.sides.base.branch
 
     @cache
     def exists(question: Question) -> Answer | None:
+        """Query the registry, unless queries are turned off."""
         if check == "never":
             return None
         return world.registry((question,)).get(question)
 
     def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
+        """Return a file's versions on the branch, newest first, each with its commit."""
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 
     facts = Facts(earlier=earlier, exists=exists)
-    judging = replace(judging, facts=facts, refused=frozenset(judging.config.refused))
+    refused_rules = frozenset(judging.config.refused)
+    judging = replace(judging, facts=facts, refused=refused_rules)
+
     needed = [fact for version in written for fact in facts_needed_by_version(version, judging)]
     answers = answers_to(as_questions(needed), world)
     judging = replace(judging, facts=replace(facts, answers=answers))

@@ -14,7 +14,7 @@ from task.deciding.job import Job
 from task.deciding.judged_changes import Version
 from task.errors import Trouble
 from task.landing.ports import World
-from task.model import Problem, Subscribed, Verdict
+from task.model import Problem, Subscribed, Subscription, Verdict
 from task.policy.builds import alike
 from task.text import and_more, shortened
 
@@ -44,22 +44,23 @@ def with_sources(
 ) -> tuple[list[Version], tuple[Problem, ...]]:
     """Return the versions, each with the source that it was promoted from, and the warnings.
 
-    A version is denied if a source named in a message tracks the image but has a different version.
+    `names` are the sources that the commit messages name. A version is denied if one of them tracks
+    the image but has a different version.
     """
-    if not (names and versions):
+    if not names or not versions:
         return list(versions), ()
+
     images = {version.image.identity for version in versions}
-    subs = [
-        sub
-        for item in subscribed
-        if item.application.key in names
-        for sub in item.subscriptions
-        if sub.entry.image.identity in images
-    ]
-    in_sources = source_versions(subs, job, world)
-    missing = sorted(set(names) - {item.application.key for item in subscribed})
+    source_subs: list[Subscription] = []
+    for item in subscribed:
+        if item.application.key in names:
+            source_subs += [sub for sub in item.subscriptions if sub.entry.image.identity in images]
+    in_sources = source_versions(source_subs, job, world)
+
+    apps = {item.application.key for item in subscribed}
+    missing_sources = sorted(set(names) - apps)
     with_source = [_with_source(version, in_sources, versions) for version in versions]
-    return with_source, _missing_sources(missing)
+    return with_source, _missing_sources(missing_sources)
 
 
 def _missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
@@ -80,16 +81,22 @@ def _with_source(
     in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    """Return the version with its source, or denied if a named source has a different version."""
+    """Return the version with its source, or denied if a named source has a different version.
+
+    `in_sources` has the sources' versions of all images, and `versions` all versions that the
+    change writes.
+    """
     app = version.touched.pair.effective.application.key
+    image = version.image
     givers = [
         giver
         for giver in in_sources
-        if giver.source != app and giver.subscription.entry.image.identity == version.image.identity
+        if giver.source != app and giver.subscription.entry.image.identity == image.identity
     ]
     for giver in givers:
-        if giver.error is None and alike(giver.image, version.image):
+        if giver.error is None and alike(giver.image, image):
             return replace(version, promoted=giver.promoted)
+
     unmatched = [giver for giver in givers if not _is_promoted(giver, versions)]
     if not unmatched:  # this version was not promoted, but waited next to the promoted one
         return version
@@ -97,15 +104,18 @@ def _with_source(
     if giver.error:
         return replace(version, denied=giver.error)
     because = (
-        f"the commit message says it promotes {version.image.name} from {giver.source}, but"
-        f" {giver.source} has {giver.image.version}, not {version.image.version}"
+        f"the commit message says it promotes {image.name} from {giver.source}, but"
+        f" {giver.source} has {giver.image.version}, not {image.version}"
     )
     return replace(version, denied=Verdict("refuse", "source", because))
 
 
 def _is_promoted(giver: SourceVersion, versions: Sequence[Version]) -> bool:
     """Return whether the change writes the version that the source has."""
-    return giver.error is None and any(
-        version.image.identity == giver.image.identity and alike(giver.image, version.image)
-        for version in versions
-    )
+    if giver.error is not None:
+        return False
+    for version in versions:
+        is_same_image = version.image.identity == giver.image.identity
+        if is_same_image and alike(giver.image, version.image):
+            return True
+    return False

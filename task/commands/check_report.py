@@ -30,10 +30,10 @@ def check_report(
     refused or held, unless there is a worse problem.
     """
     shown = tuple(sorted(decisions, key=_place))
-    blocking = filter(None, map(stopped, shown))
-    all_problems = (*blocking, *problems)
-    versions = dict.fromkeys(item.candidate for item in shown if item.candidate.version)
-    errors = (item.judged.trouble for item in shown if item.verdict == "error")
+    blocking_problems = [stopped(judged) for judged in shown]
+    all_problems = (*filter(None, blocking_problems), *problems)
+    versions = dict.fromkeys(judged.candidate for judged in shown if judged.candidate.version)
+    errors = [judged.judged.trouble for judged in shown if judged.verdict == "error"]
     base, head = commits
     return Report(
         command=job.command,
@@ -70,5 +70,6 @@ def stopped(judged: Judged) -> Problem | None:
 
 
 def _place(judged: Judged) -> tuple[str, str, str]:
+    """Return the key that sorts decisions."""
     sub = judged.subscription
     return sub.application.key, sub.entry.alias, judged.current.file

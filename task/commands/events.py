@@ -60,11 +60,11 @@ class Checked:
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     """Return asks for the events that registries confirm, and decisions about all other events."""
     matched = asks_for_images(seen.subscribed, job.images)
-    events: dict[str, list[Event]] = {}
+    events_by_image: dict[str, list[Event]] = {}
     for event in job.events:
-        events.setdefault(event.image.identity, []).append(event)
+        events_by_image.setdefault(event.image.identity, []).append(event)
     events_to_check = {
-        ask.key: events[ask.offered.identity]
+        ask.key: events_by_image[ask.offered.identity]
         for ask in _of_this_run(matched, job)
         if not settled_without_git(ask, job.terms)
     }
@@ -77,17 +77,18 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
         if ask.key not in events_to_check:
             asks.append(ask)
             continue
-        checked = [
-            _checked(ask.subscription, event, answers, job) for event in events_to_check[ask.key]
-        ]
-        good = [item for item in checked if item.good]
-        if good:
-            asks.append(_with_events(ask, good))
-            problems += [
-                _unchecked_event(ask, item.event, item.error) for item in checked if item.error
-            ]
-        else:
+        # One confirmed event is enough: the others are skipped, with an error if necessary.
+        events = events_to_check[ask.key]
+        checked = [_checked(ask.subscription, event, answers, job) for event in events]
+        confirmed = [item for item in checked if item.good]
+        if not confirmed:
             decisions.append(_refused(ask, checked))
+            continue
+        asks.append(_with_events(ask, confirmed))
+        problems += [
+            _unchecked_event(ask, item.event, item.error) for item in checked if item.error
+        ]
+
     _warn_of_times(asks, job, world)
     return job, replace(
         matched,
@@ -114,16 +115,24 @@ def _answers(
 
     The questions used as keys in the result have no facts.
     """
-    facts: dict[Question, dict[Fact, None]] = {}
+    # A dictionary of facts is an ordered set.
+    facts_by_image: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
         for event in events_to_check.get(ask.key, ()):
             question = _question(ask.subscription, event, job)
             if question:
-                about = replace(question, facts=())
-                facts.setdefault(about, {}).update(dict.fromkeys(question.facts))
-    questions = tuple(replace(about, facts=tuple(needed)) for about, needed in facts.items())
+                facts = facts_by_image.setdefault(_without_facts(question), {})
+                facts.update(dict.fromkeys(question.facts))
+    questions = tuple(
+        replace(question, facts=tuple(facts)) for question, facts in facts_by_image.items()
+    )
     answers = world.registry(questions) if questions else {}
-    return {replace(question, facts=()): answer for question, answer in answers.items()}
+    return {_without_facts(question): answer for question, answer in answers.items()}
+
+
+def _without_facts(question: Question) -> Question:
+    """Return the question without its facts, as a key for the image."""
+    return replace(question, facts=())
 
 
 def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
@@ -135,17 +144,23 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     # `tagOrder` may extract a version from the tag.
     if refusal and refusal.rule not in OF_VERSIONS:
         return None
+
     facts: list[Fact] = []
     if event.claimed or not event.image.digest:
         facts.append("digest")
-    if event.build == Build() and needs(sub.policy, "created"):
+    has_no_build = event.build == Build()
+    if has_no_build and needs(sub.policy, "created"):
         facts.append("created")
-        facts += ["labels"] if job.source_repository else []
-    # The registry returns the tag's current digest. Our own `--image` may refer to an earlier
-    # digest.
-    image = replace(event.image, digest="") if event.claimed else event.image
+        if job.source_repository:
+            facts.append("labels")
     if not facts:
         return None
+
+    image = event.image
+    if event.claimed:
+        # The registry returns the tag's current digest. Our own `--image` may refer to an earlier
+        # digest.
+        image = replace(image, digest="")
     return replace(question_about(sub, image), facts=tuple(facts))
 
 
@@ -157,18 +172,21 @@ def _checked(
 ) -> Checked:
     """Compare an event with the registry's response."""
     question = _question(sub, event, job)
-    answer = answers.get(replace(question, facts=())) if question else None
+    answer = answers.get(_without_facts(question)) if question else None
     if answer and answer.error:
         if event.claimed:
             return Checked(event, error=answer.error)
         answer = None  # the event is trusted; missing facts are requested for the decision
+
     build = _build_of_event(event, answer, job)
     if answer is None:
         return Checked(event, build)
     if not answer.exists:
         return Checked(event, refusal=_UNKNOWN)
+
     event_digest = event.image.digest
-    if event.claimed and event_digest and event_digest != answer.digest:
+    is_contradiction = event_digest and event_digest != answer.digest
+    if event.claimed and is_contradiction:
         because = (
             f"{event.image.tag} is {answer.digest[:_SHOWN]}… in the registry, but the event says"
             f" {event_digest[:_SHOWN]}…"
@@ -187,8 +205,13 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
             return event.build
         repository = event.build.repository or job.source_repository
         return replace(event.build, repository=repository)
-    created = answer.created if answer and answer.created >= _FIRST_DATE else ""
-    revision = answer.labels.get(REVISION, "").lower() if answer else ""
+
+    created = ""
+    revision = ""
+    if answer:
+        revision = answer.labels.get(REVISION, "").lower()
+        if answer.created >= _FIRST_DATE:
+            created = answer.created
     if job.source_repository and _COMMIT.fullmatch(revision):
         return Build(commit=revision, repository=job.source_repository, created=created)
     return Build(created=created or event.at)
@@ -205,11 +228,17 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an entry if the registry does not confirm any of its events."""
-    shown = next((item for item in checked if item.error), checked[0])
+    """Return the decision about an entry if the registry does not confirm any of its events.
+
+    An event that could not be checked is more important than one that the registry denies.
+    """
+    failed = [item for item in checked if item.error]
+    shown = failed[0] if failed else checked[0]
     verdict = shown.refusal or _UNKNOWN
     decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
-    return registry_error(decision, shown.error) if shown.error else decision
+    if shown.error:
+        return registry_error(decision, shown.error)
+    return decision
 
 
 def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
@@ -225,13 +254,13 @@ def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
 def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
     """Warn once if builds are ordered only by their events' times."""
     times = {event.at for event in job.events if event.at and event.build == Build()}
-    ordered_by_time = [ask for ask in asks if needs(ask.subscription.policy, "created")]
-    # `_build_of_event` uses the event's time only if it finds no other date.
-    has_only_event_time = any(
-        event.build == Build(created=event.at) and event.at in times
-        for ask in ordered_by_time
-        for event in ask.events
-    )
-    if has_only_event_time:
-        why = "the images have no creation date, or the registry was not queried"
-        world.log("warning", f"builds are ordered by the times of their events: {why}")
+    for ask in asks:
+        if not needs(ask.subscription.policy, "created"):
+            continue
+        for event in ask.events:
+            # `_build_of_event` uses the event's time only if it finds no other date.
+            has_only_its_time = event.build == Build(created=event.at) and event.at in times
+            if has_only_its_time:
+                why = "the images have no creation date, or the registry was not queried"
+                world.log("warning", f"builds are ordered by the times of their events: {why}")
+                return

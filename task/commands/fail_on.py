@@ -32,11 +32,11 @@ def _present_since(image_status: ImageStatus) -> str:
     """Return when the current value was written, or "" if the build that wrote it is unknown."""
     if not image_status.builds:
         return ""
-    newest = image_status.builds[0]
+    newest_build = image_status.builds[0]
     in_git = image_status.in_git
-    if (newest.tag, newest.digest) != (in_git.tag, in_git.digest):
+    if (newest_build.tag, newest_build.digest) != (in_git.tag, in_git.digest):
         return ""
-    return newest.at
+    return newest_build.at
 
 
 def _versions_that_run(image_status: ImageStatus) -> str:
@@ -79,7 +79,8 @@ REASONS: Mapping[str, Reason] = {
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
     """Return an error for each image that has matched one of the words for `older_than` seconds.
 
-    If the time is unknown, the image is included.
+    `wanted` are the words of `--fail-on`: keys of `REASONS`. If the time is unknown, the image is
+    included.
     """
     return tuple(_late_images(found, wanted, older_than))
 

@@ -102,9 +102,6 @@ def row_of(
     ignored, because AIU ignores most mistakes. `updaters` is whether there are ImageUpdaters.
     `in_cluster` is whether secrets can be read from the cluster.
     """
-    listed = parse_image_list(app.annotations.get("image-list", ""))
-    entries = [entry for entry in listed if isinstance(entry, Entry)]
-    status_by_entry = {row.subscription.entry.text: row for row in status}
     before = _aiu_side(app, meant, skipped=updaters and not app.reference)
     after = _our_side(subscribed)
     blocker = _first_that_breaks(problems)
@@ -115,17 +112,16 @@ def row_of(
         has_type = any(sub.source.kind for sub in meant)
         if before.how == "git" and blocker.rule == "target" and not has_type:
             before = after
-    images = [
-        _image(
-            app,
-            entry,
-            subscribed.subscriptions,
-            status_by_entry.get(entry.text),
-            hidden=bool(blocker),
-        )
-        for entry in entries
-    ]
-    logins = _logins(subscribed.subscriptions, in_cluster=in_cluster)
+
+    subs = subscribed.subscriptions
+    status_by_entry = {row.subscription.entry.text: row for row in status}
+    images = []
+    for entry in parse_image_list(app.annotations.get("image-list", "")):
+        if isinstance(entry, Entry):
+            row = status_by_entry.get(entry.text)
+            images.append(_image(app, entry, subs, row, hidden=bool(blocker)))
+
+    logins = _logins(subs, in_cluster=in_cluster)
     notes = [_problem_in_words(problem) for problem in problems]
     return MigratedApplication(
         app.key,
@@ -161,21 +157,24 @@ def _problem_in_words(problem: Problem) -> str:
 
 def _our_side(subscribed: Subscribed) -> Side:
     """Return how Image Update handles an Application."""
-    if not subscribed.subscriptions:
+    subs = subscribed.subscriptions
+    if not subs:
         errors = [flaw.message for flaw in subscribed.flaws if flaw.severity == "error"]
         return Side("nothing", because=errors[0] if errors else "it has no image to update")
-    first = subscribed.subscriptions[0]
-    if first.method != "git":
+    sub = subs[0]
+    if sub.method != "git":
         return Side("live")
-    head = first.head_template
-    if not head and first.pull_request:
+    head = sub.head_template
+    if not head and sub.pull_request:
         head = "its own branch"
-    return _where_it_commits(subscribed.subscriptions, head)
+    return _where_it_commits(subs, head)
 
 
 def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
     """Return how AIU handles an Application. Unless the method is git, AIU patches the live
     Application.
+
+    `skipped` is whether there are ImageUpdaters, but none of them selects the Application.
     """
     if skipped:
         return Side(
@@ -184,13 +183,18 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
         )
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
-    text = app.annotations.get("write-back-method", "")
-    try:
-        method = write_back_method(text)[0] if text else "argocd"
-    except Faulty as error:
-        return Side("nothing", because=str(error))
-    if any(sub.target == "manifests" or sub.source.kind == "Directory" for sub in subs):
-        return Side("nothing", because="Image Updater does not support plain directories")
+
+    method = "argocd"
+    annotation = app.annotations.get("write-back-method", "")
+    if annotation:
+        try:
+            method, _ = write_back_method(annotation)
+        except Faulty as error:
+            return Side("nothing", because=str(error))
+
+    for sub in subs:
+        if sub.target == "manifests" or sub.source.kind == "Directory":
+            return Side("nothing", because="Image Updater does not support plain directories")
     if method != "git":
         return Side("live")
     if not subs:
@@ -199,6 +203,7 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
 
 
 def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
+    """Return the side of a tool that commits the subscriptions' files to Git."""
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
     return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
 
@@ -213,32 +218,43 @@ def _image(
 ) -> TrackedImage:
     """Return how both tools handle an entry. A file that is hidden does not show the running
     version.
+
+    `subs` are the Application's subscriptions, and `row` is the entry's status, if it is known.
     """
-    strategy = next((sub.policy.strategy for sub in subs if sub.entry.text == entry.text), "")
-    version, source = _version_and_source(row, hidden=hidden) if row else ("", "")
-    strategy_now = _strategy_of_aiu(app.annotations, entry)
-    is_read = row is None or row.read
+    strategies = [sub.policy.strategy for sub in subs if sub.entry.text == entry.text]
+    version = ""
+    version_from = ""
+    is_read = True
+    if row:
+        version, version_from = _version_and_source(row, hidden=hidden)
+        is_read = row.read
     return TrackedImage(
-        entry.alias,
-        entry.image.name,
-        entry.constraint,
-        strategy_now,
-        strategy,
-        version,
-        source,
-        is_read,
+        alias=entry.alias,
+        name=entry.image.name,
+        constraint=entry.constraint,
+        strategy_now=_strategy_of_aiu(app.annotations, entry),
+        strategy=strategies[0] if strategies else "",
+        version=version,
+        version_from=version_from,
+        read=is_read,
     )
 
 
 def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
-    """Return the current version, and the place where it was found."""
-    if row.in_git.version and not (hidden and row.live):
-        return row.in_git.version, row.in_git.file or "the live Application"
+    """Return the current version, and the place where it was found. Both are "" if it is unknown.
+
+    If the file is hidden, the running version is preferred.
+    """
+    in_git = row.in_git
+    prefers_live = hidden and bool(row.live)
+    if in_git.version and not prefers_live:
+        return in_git.version, in_git.file or "the live Application"
     if row.live:
         return row.live[0].version, "status"
-    in_spec = own_reading({}, row.subscription, row.kind).version if row.kind else ""
-    if in_spec:
-        return in_spec, "spec"
+    if row.kind:
+        in_spec = own_reading({}, row.subscription, row.kind)
+        if in_spec.version:
+            return in_spec.version, "spec"
     if row.in_sources.version:
         return row.in_sources.version, "sources"
     return "", ""
@@ -248,8 +264,11 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     """Return the strategy that AIU uses. AIU reads an image's keys only under an alias, and falls
     back to semver.
     """
-    own = annotations.get(f"{entry.alias}.update-strategy", "") if entry.alias else ""
-    value = own or annotations.get("update-strategy", "")
+    value = ""
+    if entry.alias:
+        value = annotations.get(f"{entry.alias}.update-strategy", "")
+    if not value:
+        value = annotations.get("update-strategy", "")
     name = value.strip().lower().partition(":")[0]
     strategy = DEPRECATED.get(name, name)
     return strategy if strategy in STRATEGIES else "semver"
@@ -257,15 +276,15 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
 
 def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
     """Yield the credentials that the step needs or reads itself."""
+    how_read = "which needs credential options or --applications cluster"
     if in_cluster:
         how_read = "which is read from the cluster"
-    else:
-        how_read = "which needs credential options or --applications cluster"
     for sub in subs:
         if sub.method == "git" and sub.credentials:
             yield f"Git: {sub.credentials}, {how_read}"
         elif sub.method == "git":
             yield f"Git: {without_login(sub.repo)}"
+
         if not sub.policy.pull_secret:
             continue
         try:
@@ -304,9 +323,10 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     run.
     """
     defaults = job.scope.defaults
-    subscribed = [subscribe(app, defaults) for app in found.applications]
+    all_subscribed = [subscribe(app, defaults) for app in found.applications]
     details = StatusDetails(builds=0)
-    statuses, problems = rows_of(asks_for_all(subscribed), job, world, details)
+    statuses, problems = rows_of(asks_for_all(all_subscribed), job, world, details)
+
     statuses_by_app: dict[str, list[ImageStatus]] = {}
     for image_status in statuses:
         key = image_status.subscription.application.key
@@ -314,29 +334,28 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
     problems_by_app: dict[str, list[Problem]] = {}
     for problem in problems:
         problems_by_app.setdefault(problem.application, []).append(problem)
+
     rows = []
-    for app, subscribed_app in zip(found.applications, subscribed, strict=True):
+    for app, subscribed in zip(found.applications, all_subscribed, strict=True):
         # AIU does not recognize these keys and ignores them
         ignored = {key for key, _ in doubts(app.annotations)}
         recognized = {key: text for key, text in app.annotations.items() if key not in ignored}
         _, meant = attempted(replace(app, annotations=recognized), defaults)
-        rows.append(
-            row_of(
-                app,
-                subscribed_app,
-                meant,
-                statuses_by_app.get(app.key, ()),
-                problems_by_app.get(app.key, ()),
-                updaters=found.updaters > 0,
-                in_cluster=in_cluster,
-            )
+        row = row_of(
+            app,
+            subscribed,
+            meant,
+            statuses_by_app.get(app.key, ()),
+            problems_by_app.get(app.key, ()),
+            updaters=found.updaters > 0,
+            in_cluster=in_cluster,
         )
+        rows.append(row)
+
     config = found.updater_config
-    return Migration(
-        tuple(rows),
-        options_of(config.item) if config else (),
-        config.origin if config else "",
-    )
+    if not config:
+        return Migration(tuple(rows), (), "")
+    return Migration(tuple(rows), options_of(config.item), config.origin)
 
 
 def lines(migration: Migration) -> Iterator[str]:
@@ -344,12 +363,14 @@ def lines(migration: Migration) -> Iterator[str]:
     # A note of several Applications is shown once: a server that is down affects many.
     frequency = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
-        yield from _row_lines(row, [note for note in row.notes if frequency[note] == 1])
+        own_notes = [note for note in row.notes if frequency[note] == 1]
+        yield from _row_lines(row, own_notes)
     for note, number in frequency.items():
         if number > 1:
             yield f"{counted(number, 'Application')}: {note}"
     if migration.rows:
         yield from _summary(migration.rows)
+
     if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
         yield (
@@ -385,34 +406,35 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     logins = Counter(login for row in rows for login in row.logins)
     for login, number in sorted(logins.items()):
         yield f"    {login} ({counted(number, 'Application')})"
-    moves = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
-    moved = [
-        f"{number} from {words[before]} to {words[after]}"
-        for (before, after), number in sorted(moves.items())
-    ]
     unchanged = sum(not row.changes for row in rows)
-    parts = [f"{unchanged} as before", *moved]
+    parts = [f"{unchanged} as before"]
+    moves = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    for (before, after), number in sorted(moves.items()):
+        parts.append(f"{number} from {words[before]} to {words[after]}")
     yield f"{counted(len(rows), 'Application')}: {', '.join(parts)}"
 
 
 def _side(side: Side) -> str:
+    """Return in words what a tool does with an Application."""
     words = HOWS[side.how]
     if side.how == "git":
+        files = ", ".join(side.files)
+        branch = side.branch or "the default branch"
         head = f" through the head branch {side.head}" if side.head else ""
-        words += (
-            f" {', '.join(side.files)} to {side.branch or 'the default branch'} of"
-            f" {side.repo}{head}"
-        )
+        words += f" {files} to {branch} of {side.repo}{head}"
     return f"{words}: {side.because}" if side.because else words
 
 
 def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
+    """Return an entry of an Application as text: its rule, and its current version."""
     name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
     rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
     line = f"{name}  {rule}"
     if tracked.strategy != tracked.strategy_now:
         line += f" (Image Updater: {tracked.strategy_now})"
+
     if tracked.version:
         source = tracked.version_from
         if source in ("status", "spec", "sources"):
@@ -425,11 +447,11 @@ def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
     return f"{line}; no current version found: the first build will set the tag"
 
 
-def as_json(moved: Migration) -> dict[str, object]:
+def as_json(migration: Migration) -> dict[str, object]:
     """Return the rows and the ConfigMap as plain data."""
-    rows = [_without_unknown(asdict(row) | {"changes": row.changes}) for row in moved.rows]
-    options = [_without_unknown(asdict(option)) for option in moved.config]
-    return {"applications": rows, "config": options if moved.config_origin else None}
+    rows = [_without_unknown(asdict(row) | {"changes": row.changes}) for row in migration.rows]
+    options = [_without_unknown(asdict(option)) for option in migration.config]
+    return {"applications": rows, "config": options if migration.config_origin else None}
 
 
 def _without_unknown(data: object) -> object:

@@ -103,18 +103,22 @@ def check_promotion(promotion: Promotion) -> None:
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
             ) from None
-    placeholders = ", ".join(f"{{{name}}}" for name in _facts(Tracker("", "")))
+
+    names = list(_facts(Tracker("", "")))
+    placeholders = ", ".join(f"{{{name}}}" for name in names)
+    hint = f"use one of {placeholders}"
     for pattern in promotion.targets:
         for name in _PLACEHOLDER.findall(pattern):
-            if name not in _facts(Tracker("", "")):
+            if name not in names:
                 raise UsageError(
                     f"--to: unknown placeholder {{{name}}} in {pattern!r}",
-                    hint=f"use one of {placeholders}",
+                    hint=hint,
                 )
-        if set(_PLACEHOLDER.sub("", pattern)) & {"{", "}"}:
+        outside_placeholders = _PLACEHOLDER.sub("", pattern)
+        if "{" in outside_placeholders or "}" in outside_placeholders:
             raise UsageError(
                 f"--to: unbalanced braces in {pattern!r}",
-                hint=f"use one of {placeholders}",
+                hint=hint,
             )
 
 
@@ -137,22 +141,22 @@ def pairs_of(
     several namespaces.
     """
     apps = [item.application for item in subscribed]
-    wanted = Narrow(promotion.sources, selector=promotion.source_selector)
-    sources = [item for item in subscribed if considered(item.application, wanted)]
+    selection = Narrow(promotion.sources, selector=promotion.source_selector)
+    sources = [item for item in subscribed if considered(item.application, selection)]
     source_apps = [source.application for source in sources]
     refuse_ambiguous(promotion.sources, source_apps)
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
         return [], problems or [_nobody("--from-selector", promotion.source_selector)]
+
     targets_by_source = _targets_by_source(source_apps, apps, promotion)
     recipients = _recipients(targets_by_source)
     entries = [sub for source in sources for sub in source.subscriptions]
     givers = _Givers(entries, targets_by_source, promotion)
     pairs = [givers.pair(item) for item in subscribed if item.application.key in recipients]
-    without_placeholder = [
-        pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)
-    ]
-    problems += unknown_names(without_placeholder, apps, strict=not pairs)
+
+    plain_patterns = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
+    problems += unknown_names(plain_patterns, apps, strict=not pairs)
     if not pairs and not problems:
         problems.append(_no_target(promotion, apps, targets_by_source))
     problems += _images_without_source(promotion.images, entries)
@@ -166,7 +170,8 @@ def _images_without_source(
     """Yield an error for each `--alias` that no source entry has."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
-        if not any(_named(sub, (name,)) for sub in entries):
+        is_in_a_source = any(_named(sub, (name,)) for sub in entries)
+        if not is_in_a_source:
             message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
 
@@ -180,53 +185,69 @@ def _targets_by_source(
 
     Raises `UsageError` if a name matches targets in several namespaces.
     """
-    by_name: dict[str, list[Tracker]] = {}
+    apps_by_name: dict[str, list[Tracker]] = {}
     for app in apps:
-        by_name.setdefault(app.name, []).append(app)
-    selected = frozenset(
-        app.key for app in apps if considered(app, Narrow(selector=promotion.target_selector))
-    )
-    shared: dict[tuple[str, ...], frozenset[str]] = {}
-    by_source = {}
+        apps_by_name.setdefault(app.name, []).append(app)
+    selection = Narrow(selector=promotion.target_selector)
+    selected = frozenset(app.key for app in apps if considered(app, selection))
+
+    targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
+    targets_by_source = {}
     for source in sources:
-        filled = tuple(_filled(pattern, source) for pattern in promotion.targets)
-        for name in filled:
-            others = [app for app in by_name.get(name, ()) if app.key != source.key]
-            refuse_ambiguous((name,), [app for app in others if app.key in selected])
-        if not filled:  # without --to, only --to-selector chooses the targets
-            by_source[source.key] = selected
+        if not promotion.targets:  # without --to, only --to-selector chooses the targets
+            targets_by_source[source.key] = selected
             continue
-        if filled not in shared:
-            fitting = [_fitting(pattern, source, apps, by_name) for pattern in promotion.targets]
-            shared[filled] = selected.intersection(set().union(*fitting))
-        by_source[source.key] = shared[filled]
-    return by_source
+
+        names = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        for name in names:
+            same_name = apps_by_name.get(name, ())
+            refuse_ambiguous(
+                (name,),
+                [app for app in same_name if app.key != source.key and app.key in selected],
+            )
+
+        if names not in targets_by_names:
+            matching: set[str] = set()
+            for pattern in promotion.targets:
+                matching |= _fitting(pattern, source, apps, apps_by_name)
+            targets_by_names[names] = selected.intersection(matching)
+        targets_by_source[source.key] = targets_by_names[names]
+    return targets_by_source
 
 
 def _filled(pattern: str, source: Tracker, quoted: Callable[[str], str] = str) -> str:
     """Fill a `--to` pattern with the values of one source, each passed through `quoted`."""
-    return _PLACEHOLDER.sub(lambda match: quoted(_facts(source)[match[1]]), pattern)
+    values = _facts(source)
+    return _PLACEHOLDER.sub(lambda placeholder: quoted(values[placeholder[1]]), pattern)
 
 
 def _fitting(
     pattern: str,
     source: Tracker,
     apps: Sequence[Tracker],
-    by_name: Mapping[str, Sequence[Tracker]],
+    apps_by_name: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
-    """Return the Applications that match a `--to` pattern.
+    """Return the keys of the Applications that match a `--to` pattern.
 
-    A source's name is never treated as a glob. Names without globs are looked up in `by_name`,
+    A source's name is never treated as a glob. Names without globs are looked up in `apps_by_name`,
     because there may be thousands of sources with their own patterns.
     """
+    has_namespace = "/" in pattern
     name = pattern.rpartition("/")[2]
-    candidates = apps if is_glob(name) else by_name.get(_filled(name, source), ())
-    matches = re.compile(translate(_filled(pattern, source, escape))).match
-    return {app.key for app in candidates if matches(app.key if "/" in pattern else app.name)}
+    candidates = apps if is_glob(name) else apps_by_name.get(_filled(name, source), ())
+    filled_glob = re.compile(translate(_filled(pattern, source, escape)))
+
+    matching = set()
+    for app in candidates:
+        full_name = app.key if has_namespace else app.name
+        if filled_glob.match(full_name):
+            matching.add(app.key)
+    return matching
 
 
 def _recipients(targets_by_source: Mapping[str, frozenset[str]]) -> set[str]:
     """Return the Applications that get a version from a different Application."""
+    # Many sources share one set of targets, so each set is added only once.
     sources_by_targets: dict[frozenset[str], list[str]] = {}
     for source, targets in targets_by_source.items():
         sources_by_targets.setdefault(targets, []).append(source)
@@ -248,6 +269,9 @@ class _Givers:
         targets_by_source: Mapping[str, frozenset[str]],
         promotion: Promotion,
     ) -> None:
+        """`entries` are those of all sources, and `targets_by_source` has the keys of each source's
+        targets.
+        """
         self._targets_by_source = targets_by_source
         self._by_image: dict[str, list[Subscription]] = {}
         self._by_alias: dict[str, list[Subscription]] = {}
@@ -260,36 +284,34 @@ class _Givers:
 
     def pair(self, target: Subscribed) -> Recipient:
         """Return a target with its source entries."""
+        givers = tuple(tuple(self._of(target, sub)) for sub in target.subscriptions)
         broken_images = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
-        return Recipient(
-            target,
-            givers=tuple(tuple(self._of(target, sub)) for sub in target.subscriptions),
-            of_broken=tuple(
-                giver
-                for image in broken_images
-                for giver in self._to(target, self._by_image.get(image, ()))
-            ),
-        )
+        of_broken: list[Subscription] = []
+        for image in broken_images:
+            of_broken += self._to(target, self._by_image.get(image, ()))
+        return Recipient(target, givers=givers, of_broken=tuple(of_broken))
 
     def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
         """Return the entries with the same image, or else those with the same alias.
 
         If some of the entries with the same image also have the same alias, return only these.
         """
+        alias = sub.entry.alias
         same_image = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
         if not same_image:
-            return self._to(target, self._by_alias.get(sub.entry.alias, ()))
-        both = [giver for giver in same_image if giver.entry.alias == sub.entry.alias]
-        return both or same_image
+            return self._to(target, self._by_alias.get(alias, ()))
+        same_image_and_alias = [giver for giver in same_image if giver.entry.alias == alias]
+        return same_image_and_alias or same_image
 
     def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
         """Return the entries that are promoted to the target, except its own."""
-        key = target.application.key
-        return [
-            sub
-            for sub in entries
-            if sub.application.key != key and key in self._targets_by_source[sub.application.key]
-        ]
+        target_key = target.application.key
+        promoted = []
+        for sub in entries:
+            source_key = sub.application.key
+            if source_key != target_key and target_key in self._targets_by_source[source_key]:
+                promoted.append(sub)
+        return promoted
 
 
 def _no_target(
@@ -302,10 +324,15 @@ def _no_target(
     """
     selector = promotion.target_selector
     patterns = " ".join(promotion.targets)
-    if selector and not any(considered(app, Narrow(selector=selector)) for app in apps):
-        return _nobody("--to-selector", selector)
-    flag, text = ("--to", patterns) if patterns else ("--to-selector", selector)
-    if any(targets_by_source.values()):
+    if selector:
+        selection = Narrow(selector=selector)
+        if not any(considered(app, selection) for app in apps):
+            return _nobody("--to-selector", selector)
+
+    flag = "--to" if patterns else "--to-selector"
+    text = patterns or selector
+    has_targets = any(targets_by_source.values())
+    if has_targets:
         hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
@@ -318,6 +345,7 @@ def _no_target(
 
 
 def _nobody(flag: str, text: str) -> Problem:
+    """Return the error that no Application matches the option's value."""
     hint = "check --applications; Applications without an image-list are ignored"
     return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
@@ -346,26 +374,27 @@ def asks_to_promote(
 
     Raises `UsageError` if sources have different versions for one target.
     """
-    by_entry = {source_version.subscription.identity: source_version for source_version in versions}
+    versions_by_entry = {version.subscription.identity: version for version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     for pair in pairs:
-        for sub, giver_entries in zip(pair.target.subscriptions, pair.givers, strict=True):
-            if not giver_entries:
+        for sub, source_subs in zip(pair.target.subscriptions, pair.givers, strict=True):
+            if not source_subs:
                 continue
-            givers = [by_entry[giver.identity] for giver in giver_entries]
-            version = _common_version(sub, givers)
-            ask = _promotion_ask(sub, version, pair.target, promotion)
+            givers = [versions_by_entry[source_sub.identity] for source_sub in source_subs]
+            common_version = _common_version(sub, givers)
+            ask = _promotion_ask(sub, common_version, pair.target, promotion)
             refusal = _refusal(ask, givers, promotion)
             if refusal:
                 decisions.append(refusal)
             else:
                 asks.append(ask)
+
     # the targets' broken entries, which have no subscriptions
     problems: list[Problem] = []
     unusable: list[Unusable] = []
     for pair in pairs:
-        images = [by_entry[giver.identity].image for giver in pair.all_givers]
+        images = [versions_by_entry[source_sub.identity].image for source_sub in pair.all_givers]
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
@@ -374,18 +403,24 @@ def asks_to_promote(
 
 def _promotion_ask(
     sub: Subscription,
-    given: SourceVersion,
+    version: SourceVersion,
     target: Subscribed,
     promotion: Promotion,
 ) -> Ask:
-    image = sub.image_at(given.image)
+    """Return the ask that offers a source's version to an entry of the target."""
     # The build comes from a state file that other people can write, so the build's URL must not be
-    # contacted or shown.
+    # contacted or shown. The expected repository's own URL may be.
+    repository = ""
     expected = promotion.repository
-    is_own = bool(expected) and host_and_path(given.build.repository) == host_and_path(expected)
-    build = replace(given.build, repository=expected if is_own else "")
-    siblings = siblings_of(sub, target)
-    return Ask(sub, (image,), siblings=siblings, build=build, promoted=given.promoted)
+    if expected and host_and_path(version.build.repository) == host_and_path(expected):
+        repository = expected
+    return Ask(
+        sub,
+        candidates=(sub.image_at(version.image),),
+        siblings=siblings_of(sub, target),
+        build=replace(version.build, repository=repository),
+        promoted=version.promoted,
+    )
 
 
 def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
@@ -393,22 +428,24 @@ def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> Sourc
 
     Raises `UsageError` if the sources differ.
     """
-    readable = [giver for giver in givers if giver.error is None] or givers
+    readable_givers = [giver for giver in givers if giver.error is None] or givers
     best = max(
-        readable, key=lambda giver: (giver.pinned, bool(giver.image.digest), giver.build != Build())
+        readable_givers,
+        key=lambda giver: (giver.pinned, bool(giver.image.digest), giver.build != Build()),
     )
-    for giver in readable:
-        if not alike(giver.image, best.image):
-            first, second = sorted((giver, best), key=lambda given: given.source)
-            raise UsageError(
-                f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
-                f" {first.image.version} from {first.source} and {second.image.version} from"
-                f" {second.source}",
-                hint=(
-                    "pass only one of them with --from, or use {namespace}, {name}, or {project} in"
-                    " --to to tell them apart"
-                ),
-            )
+    for giver in readable_givers:
+        if alike(giver.image, best.image):
+            continue
+        first, second = sorted((giver, best), key=lambda version: version.source)
+        raise UsageError(
+            f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
+            f" {first.image.version} from {first.source} and {second.image.version} from"
+            f" {second.source}",
+            hint=(
+                "pass only one of them with --from, or use {namespace}, {name}, or {project} in"
+                " --to to tell them apart"
+            ),
+        )
     return best
 
 
@@ -431,24 +468,28 @@ def _verdict_against(giver: SourceVersion, promotion: Promotion) -> Verdict | No
     if error:
         because = f"{giver.source}: {error.message}"
         return Verdict("error", error.rule, because, error.hint, error.exit)
-    why = unhealthy(giver) if promotion.healthy else ""
-    return Verdict("refuse", "not-healthy", f"{giver.source} {why}") if why else None
+    if not promotion.healthy:
+        return None
+    reason = unhealthy(giver)
+    return Verdict("refuse", "not-healthy", f"{giver.source} {reason}") if reason else None
 
 
 def unhealthy(version: SourceVersion) -> str:
     """Return why a source is not Synced and Healthy at the version in Git, or "" if it is."""
     app = version.subscription.application
-    if not (app.sync or app.health):
+    if not app.sync and not app.health:
         return "has no Argo CD status: use --applications cluster or argocd"
     if app.sync != "Synced":
         return f"is not synced: its sync status is {app.sync or 'empty'}"
     if app.health != "Healthy":
         return f"is not healthy: its health status is {app.health or 'empty'}"
-    running = all_live(version.subscription)
-    if any(_runs(version.image, image) for image in running):
-        return ""
-    versions = ", ".join(dict.fromkeys(image.version for image in running)) or "no version of it"
-    return f"is not running {version.image.version}: Argo CD shows {versions}"
+    running_images = all_live(version.subscription)
+    for image in running_images:
+        if _runs(version.image, image):
+            return ""
+    running_versions = dict.fromkeys(image.version for image in running_images)
+    listed = ", ".join(running_versions) or "no version of it"
+    return f"is not running {version.image.version}: Argo CD shows {listed}"
 
 
 def _runs(wanted: Image, running: Image) -> bool:
@@ -468,26 +509,26 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
 
     A failure affects only one entry.
     """
-    live = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
-    asks = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
+    live_versions = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
+    asks_in_git = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
     job = replace(job, only=())
 
     def read(batch: Batch) -> list[SourceVersion]:
-        snapshot = batch.repository.snapshot(
-            batch.base,
-            (place for ask in batch.asks for place in places(ask)),
-        )
-        subs = [ask.subscription for ask in batch.asks]
-        snapshot = with_missing(snapshot, subs, job.terms, batch.repository)
-        return [_version(snapshot, ask.subscription, job.terms, world) for ask in batch.asks]
+        places_of_asks = chain.from_iterable(map(places, batch.asks))
+        snapshot = batch.repository.snapshot(batch.base, places_of_asks)
+        branch_subs = [ask.subscription for ask in batch.asks]
+        snapshot = with_missing(snapshot, branch_subs, job.terms, batch.repository)
+        return [_version(snapshot, sub, job.terms, world) for sub in branch_subs]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
         return [_unknown(ask.subscription, error) for ask in asks]
 
-    return live + list(chain.from_iterable(read_branches(Matched(asks), job, world, read, failed)))
+    by_branch = read_branches(Matched(asks_in_git), job, world, read, failed)
+    return [*live_versions, *chain.from_iterable(by_branch)]
 
 
 def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
+    """Return the version of an entry that is in Git, or the error if it cannot be read."""
     try:
         kind = resolve(sub, snapshot)
         in_git = reading(snapshot, sub, terms)
@@ -497,7 +538,7 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
     except TaskError as error:
         return _unknown(sub, error)
     newest = memory.written or Written()
-    rolled_back = memory.rollback is not None and alike(memory.rollback, current)
+    is_rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
     def past(most: int) -> tuple[PastBuild, ...]:
         return _past(snapshot, sub, kind, current, world, most)
@@ -506,7 +547,7 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
     return replace(
         _known_version(sub, current, newest),
         since=cache(lambda: _since(current, past(1))),
-        went_back=cache(lambda: rolled_back or _was_before(current, newest, past(_VERSIONS))),
+        went_back=cache(lambda: is_rolled_back or _was_before(current, newest, past(_VERSIONS))),
     )
 
 
@@ -518,22 +559,24 @@ def _past(
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
-    """Return the latest versions of the source's file with their commits, newest first."""
-    if not current.file:
+    """Return the latest versions of the source's file with their commits, newest first.
+
+    At most `most` builds are returned, and at most `_VERSIONS` versions of the file are read.
+    """
+    path = current.file
+    if not path:
         return ()
     repository = world.repository(sub.repo, sub)
     try:
-        (by_path,) = repository.written(snapshot.branch, [(current.file,)], _VERSIONS)
+        (versions_by_path,) = repository.written(snapshot.branch, [(path,)], _VERSIONS)
     finally:
         repository.close()
-    file_versions = by_path.get(current.file, ())
+
+    file_versions = versions_by_path.get(path, ())
     target = target_of(sub, kind)
     values = (
-        (
-            file_version,
-            earlier_reading(snapshot.files, target, current.file, file_version.text or ""),
-        )
-        for file_version in file_versions
+        (version, earlier_reading(snapshot.files, target, path, version.text or ""))
+        for version in file_versions
     )
     return past_builds(values, most, cut=len(file_versions) == _VERSIONS)
 
@@ -544,21 +587,23 @@ def _since(current: Reading, past: Sequence[PastBuild]) -> str:
     """
     if not past:
         return ""
-    newest = past[0]
-    if (newest.tag, newest.digest) != (current.tag, current.digest):
+    newest_build = past[0]
+    if (newest_build.tag, newest_build.digest) != (current.tag, current.digest):
         return ""
-    return newest.at
+    return newest_build.at
 
 
 def _was_before(current: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
     """Return whether the file had the current version before the newest one.
 
-    If the newest version is not in the history, return True.
+    `past` are the file's builds, newest first. If the newest version is not among them, return
+    True.
     """
     versions = [_version_of(build) for build in past]
     for number, version in enumerate(versions):
         if alike(version, newest):
-            return any(alike(earlier, current) for earlier in versions[number + 1 :])
+            earlier_versions = versions[number + 1 :]
+            return any(alike(earlier, current) for earlier in earlier_versions)
     return True
 
 
@@ -569,7 +614,10 @@ def _version_of(build: PastBuild) -> Written:
 def _known_version(
     sub: Subscription, current: Reading, newest: Written = Written()
 ) -> SourceVersion:
-    if not (current.tag or current.digest):
+    """Return the version that was read, with its build if `newest`, the newest build ever written,
+    is the current one. If no version was read, return an error.
+    """
+    if not current.tag and not current.digest:
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
             hint="wait for the source's first build, or pass another source with --from",
@@ -583,6 +631,7 @@ def _known_version(
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
+    """Return an entry whose version cannot be determined."""
     bare: Image = replace(sub.entry.image, tag="", digest="")
     return SourceVersion(sub, bare, error=error)
 
@@ -596,12 +645,14 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     pairs, problems = pairs_of(seen.subscribed, promotion)
     versions = source_versions(wanted(pairs), job, world)
     matched = asks_to_promote(pairs, versions, promotion)
+
     has_errors = any(problem.severity == "error" for problem in problems)
-    shares_an_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not shares_an_image and not has_errors:
+    has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
+    if pairs and not has_common_image and not has_errors:
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
+
     matched = replace(matched, problems=(*problems, *matched.problems))
     return with_promoted(job, matched, world), matched
 
@@ -611,11 +662,15 @@ def with_promoted(job: Job, matched: Matched, world: World) -> Job:
     the same one.
     """
     decided = (*matched.decisions, *matched.unusable)
-    promoted = [*(ask.offered for ask in matched.asks), *(judged.candidate for judged in decided)]
-    images = tuple(dict.fromkeys(image for image in promoted if image.version))
+    offered = [ask.offered for ask in matched.asks]
+    refused = [judged.candidate for judged in decided]
+    images = tuple(dict.fromkeys(image for image in (*offered, *refused) if image.version))
 
     commits = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
-    commit, repository = commits.pop() if len(commits) == 1 else ("", "")
+    commit = ""
+    repository = ""
+    if len(commits) == 1:
+        commit, repository = commits.pop()
     trailers = build_trailers(commit, references=commit_references(commit, repository))
     wording = replace(job.wording, trailers=(*trailers, *job.wording.trailers))
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from task.commands.branches import read_branches
 from task.deciding.decide import Identity, places
@@ -73,8 +74,8 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     problems = (*warn_if_all_excluded(matched, job), *matched.problems)
     matched = replace(matched, asks=(*in_git, *live), problems=problems)
     matched = _as_configs_want(matched, job, world)
-    with_tags, _ = chosen(matched, job.terms, world.registry)
-    return job, with_tags
+    matched_with_tags, _ = chosen(matched, job.terms, world.registry)
+    return job, matched_with_tags
 
 
 def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
@@ -88,7 +89,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
         snapshot = batch.repository.snapshot(batch.base, CONFIG)
         config = config_in(snapshot.files)
         if for_some_paths(config):
-            targets = (place for ask in batch.asks for place in places(ask))
+            targets = chain.from_iterable(map(places, batch.asks))
             snapshot = with_more(snapshot, targets, batch.repository)
         return as_wanted(batch.asks, snapshot, config, job.terms), ()
 
@@ -100,8 +101,12 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
     of_branches = read_branches(replace(matched, asks=asks_to_read), job, world, read, failed)
-    changed_asks = {ask.key: ask for asks, _ in of_branches for ask in asks}
-    errors = [decision for _, decisions in of_branches for decision in decisions]
+    changed_asks: dict[Identity, Ask] = {}
+    errors: list[Decision] = []
+    for branch_asks, branch_errors in of_branches:
+        changed_asks |= {ask.key: ask for ask in branch_asks}
+        errors += branch_errors
+
     failed_keys = {decision.subscription.identity for decision in errors}
     remaining = tuple(
         changed_asks.get(ask.key, ask) for ask in matched.asks if ask.key not in failed_keys
@@ -116,33 +121,35 @@ def chosen(
 
     Also return when the newest tag will be old enough, by the ask's key.
     """
-    ready: dict[Identity, Ask] = {}
-    to_list = []
+    # by the ask's key; an ask is ready once it has a tag, or does not need one
+    ready_asks: dict[Identity, Ask] = {}
+    asks_to_list = []
     for ask in matched.asks:
         ready_ask = _without_asking(ask, terms)
         if ready_ask:
-            ready[ask.key] = ready_ask
+            ready_asks[ask.key] = ready_ask
         else:
-            to_list.append(ask)
-    choices = _list_tags(to_list, registry)
-    choices = _dated(choices, registry)
-    newest = _newest_of_each(choices, terms, registry)
+            asks_to_list.append(ask)
+
+    choices = _dated(_list_tags(asks_to_list, registry), registry)
+    results = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
-    for choice in choices:
-        result = newest[choice.key]
-        if result.tag and not result.error:
-            ready |= {ask.key: _with_tag(ask, result.tag) for ask in choice.asks}
-        else:
-            decisions += _without_a_tag(choice, result, terms)
     old_enough_at: dict[Identity, str] = {}
     for choice in choices:
-        young = newest[choice.key].young
-        if young:
-            _, date = young
+        newest = results[choice.key]
+        if newest.tag and not newest.error:
+            for ask in choice.asks:
+                ready_asks[ask.key] = _with_tag(ask, newest.tag)
+        else:
+            decisions += _without_a_tag(choice, newest, terms)
+        if newest.young:
+            _, date = newest.young
             for ask in choice.asks:
                 old_enough_at[ask.key] = date
-    asks = tuple(ready[ask.key] for ask in matched.asks if ask.key in ready)
-    return replace(matched, asks=asks, decisions=(*matched.decisions, *decisions)), old_enough_at
+
+    asks = tuple(ready_asks[ask.key] for ask in matched.asks if ask.key in ready_asks)
+    decisions = [*matched.decisions, *decisions]
+    return replace(matched, asks=asks, decisions=tuple(decisions)), old_enough_at
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
@@ -158,22 +165,25 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
 def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
     """Return the ask if a tag list cannot change its decision, else None.
 
-    With the strategy `digest`, the tag is already known.
+    With the strategy `digest`, the tag is already known: it is the constraint.
     """
     if _needs_no_tag_list(ask, terms):
         return ask
     policy = ask.subscription.policy
-    follows_a_tag = rules_of(policy).constraint == "tag" and policy.constraints
-    if follows_a_tag and not _age(policy, terms):
+    is_tag_known = bool(policy.constraints) and rules_of(policy).constraint == "tag"
+    # A minimum age requires the tag's creation time.
+    if is_tag_known and not _age(policy, terms):
         return _with_tag(ask, policy.constraints[0])
     return None
 
 
 def _age(policy: Policy, terms: Terms) -> int:
+    """Return the minimum age of a tag in seconds: the longest of the image's and the run's."""
     return max(policy.minimum_age, terms.minimum_age)
 
 
 def _with_tag(ask: Ask, tag: str) -> Ask:
+    """Return the ask with this tag as its only candidate."""
     candidate = replace(ask.subscription.entry.image, tag=tag, digest="")
     return replace(ask, candidates=(candidate,))
 
@@ -184,16 +194,19 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     for ask in asks:
         sub = ask.subscription
         secret = sub.policy.pull_secret
-        image = replace(sub.entry.image, tag="", digest="")
+        # The namespace matters only for a secret. Without it, more subscriptions share a question.
         namespace = sub.application.namespace if secret else ""
-        listing = Question(image, ("tags",), (), secret, namespace)
-        groups.setdefault((listing, sub.policy), []).append(ask)
-    listings = tuple(dict.fromkeys(listing for listing, _ in groups))
-    answers = registry(listings) if listings else {}
-    return [
-        Choice(tuple(members), answers[listing].tags, error=answers[listing].error)
-        for (listing, _), members in groups.items()
-    ]
+        image = replace(sub.entry.image, tag="", digest="")
+        question = Question(image, ("tags",), secret=secret, namespace=namespace)
+        groups.setdefault((question, sub.policy), []).append(ask)
+    questions = tuple(dict.fromkeys(question for question, _ in groups))
+    answers = registry(questions) if questions else {}
+
+    choices = []
+    for (question, _), members in groups.items():
+        answer = answers[question]
+        choices.append(Choice(tuple(members), answer.tags, error=answer.error))
+    return choices
 
 
 def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
@@ -201,41 +214,47 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
 
     Tags that were deleted after they were listed are skipped.
     """
-    questions = [_about_dates(choice) for choice in choices]
-    answers = _ask_once(questions, registry)
-    dated = []
-    for choice, by_tag in zip(choices, questions, strict=True):
-        of_choice = {tag: answers[question] for tag, question in by_tag.items()}
-        dated.append(_with_dates(choice, of_choice))
-    return dated
+    questions_of_choices = [_about_dates(choice) for choice in choices]
+    answers = _ask_once(questions_of_choices, registry)
+    dated_choices = []
+    for choice, questions in zip(choices, questions_of_choices, strict=True):
+        answers_by_tag = {tag: answers[question] for tag, question in questions.items()}
+        dated_choices.append(_with_dates(choice, answers_by_tag))
+    return dated_choices
 
 
 def _about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
-    # these facts are all in the same manifest
-    facts: tuple[Fact, ...] = ("created", "platforms") if choice.policy.platforms else ("created",)
-    needed = dates_needed(choice.tags, choice.policy)
-    return {tag: replace(choice.about(tag), facts=facts) for tag in needed}
+    facts: tuple[Fact, ...] = ("created",)
+    if choice.policy.platforms:  # needed later, and in the same manifest
+        facts = ("created", "platforms")
+    tags = dates_needed(choice.tags, choice.policy)
+    return {tag: replace(choice.about(tag), facts=facts) for tag in tags}
 
 
 def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
-    errors = (answer.error for answer in answers.values() if answer.error)
+    """Add the creation times in the answers, which are by tag, and remove tags that are gone."""
     gone = {tag for tag, answer in answers.items() if not answer.exists}
+    error = choice.error
+    for answer in answers.values():
+        error = error or answer.error
     return replace(
         choice,
         tags=tuple(tag for tag in choice.tags if tag not in gone),
         dates={tag: answer.created for tag, answer in answers.items()},
-        error=choice.error or next(errors, None),
+        error=error,
     )
 
 
 def _ask_once(
-    about: Iterable[Mapping[str, Question]],
+    questions_by_tag: Iterable[Mapping[str, Question]],
     registry: Registry,
 ) -> Mapping[Question, Answer]:
-    """Ask each question once."""
-    questions = tuple(dict.fromkeys(question for of_tags in about for question in of_tags.values()))
-    return registry(questions) if questions else {}
+    """Ask the registries each question of several choices once. Each mapping is one choice's."""
+    questions: dict[Question, None] = {}
+    for of_choice in questions_by_tag:
+        questions |= dict.fromkeys(of_choice.values())
+    return registry(tuple(questions)) if questions else {}
 
 
 @dataclass(frozen=True)
@@ -254,25 +273,32 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Identity, Newest]:
-    """Return each choice's tag, or why the choice does not have one."""
+    """Return each choice's newest tag, or why the choice does not have one, by the choice's key.
+
+    In each round, the next tags of all choices are checked with one query.
+    """
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     unfinished = [search for search in searches if search.unchecked]
     size = 1  # the newest tag alone usually matches
     while unfinished:
-        parts = [(search, search.part(size)) for search in unfinished]
-        answers = _ask_once((part for _, part in parts), registry)
-        for search, part in parts:
-            search.examine({tag: answers[question] for tag, question in part.items()})
+        questions_of_searches = [search.part(size) for search in unfinished]
+        answers = _ask_once(questions_of_searches, registry)
+        for search, questions in zip(unfinished, questions_of_searches, strict=True):
+            search.examine({tag: answers[question] for tag, question in questions.items()})
         size = _TAGS_AT_ONCE
         unfinished = [search for search in unfinished if search.unchecked]
-    failed = {choice.key: Newest(error=choice.error) for choice in choices if choice.error}
-    return failed | {search.choice.key: search.result for search in searches}
+
+    results = {choice.key: Newest(error=choice.error) for choice in choices if choice.error}
+    for search in searches:
+        results[search.choice.key] = search.result
+    return results
 
 
 class _Search:
     """A search from a choice's newest tag down to the first match."""
 
     def __init__(self, choice: Choice, terms: Terms) -> None:
+        """Rank the choice's tags, and determine which of them must be checked."""
         self.choice = choice
         self._terms = terms
         self._minimum_age = _age(choice.policy, terms)
@@ -298,12 +324,16 @@ class _Search:
     def examine(self, answers: Mapping[str, Answer]) -> None:
         """End the search at the first of these tags that matches or cannot be checked."""
         for tag, answer in answers.items():
-            if answer.error or (self._is_suitable(answer) and self._is_old_enough(tag, answer)):
+            if answer.error or self._matches(tag, answer):
                 self.result = replace(self.result, tag=tag, error=answer.error)
                 self.unchecked = ()
                 return
 
+    def _matches(self, tag: str, answer: Answer) -> bool:
+        return self._is_suitable(answer) and self._is_old_enough(tag, answer)
+
     def _is_suitable(self, answer: Answer) -> bool:
+        """Return whether the tag still exists and has the platforms that the rules require."""
         if not answer.exists:
             return False
         platforms = self.choice.policy.platforms
@@ -318,10 +348,15 @@ class _Search:
             until = young_until(answer.created, self._minimum_age, self._terms.now)
             if not until:
                 return True
-        young = self.result.young
+
         # The tags are examined from the newest one down. A tag with a date wins over one without.
-        if young is None or (until and not young[1]):
+        young = self.result.young
+        if young is None:
             young = (tag, until)
+        else:
+            _, earlier_until = young
+            if until and not earlier_until:
+                young = (tag, until)
         self.result = replace(self.result, tag="", young=young)
         return False
 
@@ -341,6 +376,7 @@ def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decisio
 
 
 def _decision_without_tag(ask: Ask, verdict: Verdict) -> Decision:
+    """Return the decision about an ask without a tag. `verdict` is the reason."""
     sub = ask.subscription
     return Decision(sub, ask.offered, verdict, live_reading(sub))
 
@@ -353,19 +389,22 @@ def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
     if not choice.tags:
         name = choice.asks[0].subscription.entry.image.name
         return "", Verdict("refuse", "not-in-registry", f"the registry has no tags for {name}")
+
     refusals: dict[str, Verdict] = {}
     for tag in choice.tags:
-        if refusal := objection(tag, choice.policy):
-            if refusal.verdict == "error":
-                return "", refusal
-            refusals[tag] = refusal
+        refusal = objection(tag, choice.policy)
+        if refusal is None:
+            continue
+        if refusal.verdict == "error":
+            return "", refusal
+        refusals[tag] = refusal
     if not refusals:
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
-    rules = Counter(refusal.rule for refusal in refusals.values())
-    rule = rules.most_common(1)[0][0]
-    tag = max(tag for tag, refusal in refusals.items() if refusal.rule == rule)
+
+    tags_by_rule = Counter(refusal.rule for refusal in refusals.values())
+    [(rule, _)] = tags_by_rule.most_common(1)
+    example = max(tag for tag, refusal in refusals.items() if refusal.rule == rule)
+    summary = "the only tag is not admitted"
     if len(choice.tags) > 1:
         summary = f"none of the {len(choice.tags)} tags in the registry is admitted"
-    else:
-        summary = "the only tag is not admitted"
-    return tag, Verdict("refuse", rule, f"{summary}: {refusals[tag].because}")
+    return example, Verdict("refuse", rule, f"{summary}: {refusals[example].because}")

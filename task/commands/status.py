@@ -15,6 +15,7 @@ from task.commands.scan import chosen
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import (
     NOTHING,
+    Identity,
     failed_asks,
     file_of,
     holds_of_others,
@@ -41,12 +42,14 @@ from task.model import (
     Fact,
     FileVersion,
     Hold,
+    Image,
     Memory,
     Problem,
     Proposed,
     Question,
     Reading,
     Snapshot,
+    State,
     Subscription,
 )
 from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
@@ -79,37 +82,41 @@ def image_status(
     terms: Terms,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
     """Return an image's status from a snapshot, and any problems with reading it."""
-    shown = replace(without_git(sub), branch=snapshot.branch)
+    row = replace(without_git(sub), branch=snapshot.branch)
     problems = list[Problem]()
     try:
         kind = resolve(sub, snapshot)
-        shown = replace(
-            shown,
-            kind=kind,
-            read=True,
-            in_git=reading(snapshot, sub, terms),
-        )
-        if not shown.in_git.version and not shown.live:
-            shown = replace(shown, in_sources=own_reading(snapshot.files, sub, kind))
-        image = sub.image_at(shown.in_git)
+        row = replace(row, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
+        if not row.in_git.version and not row.live:
+            row = replace(row, in_sources=own_reading(snapshot.files, sub, kind))
+        image = sub.image_at(row.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
         problems.append(unread(sub, error))
+
     try:
         states = states_of(snapshot, sub)
         state = states.get(file_of(snapshot, sub, states), NOTHING)
     except TaskError as error:
-        return shown, (*problems, unread(sub, error))
+        return row, (*problems, unread(sub, error))
     memory = state.images.get(key_of(sub), Memory())
-    if not shown.hold:
-        hold = holding(state, memory, terms.now)
-        if hold:
-            of_image = active(memory.hold, terms.now)
-            shown = replace(shown, hold=hold, scope="image" if of_image else "application")
-        elif sub.freeze:
-            shown = replace(shown, hold=sub.freeze, scope="freeze")
-    return replace(shown, deferred=memory.deferred), tuple(problems)
+    row = replace(row, deferred=memory.deferred)
+    if not row.hold:
+        row = _with_remembered_hold(row, state, memory, terms.now)
+    return row, tuple(problems)
+
+
+def _with_remembered_hold(row: ImageStatus, state: State, memory: Memory, now: str) -> ImageStatus:
+    """Add the active hold of the image or of its Application, or else an active freeze."""
+    hold = holding(state, memory, now)
+    if hold:
+        is_for_image = active(memory.hold, now)
+        return replace(row, hold=hold, scope="image" if is_for_image else "application")
+    freeze = row.subscription.freeze
+    if freeze:
+        return replace(row, hold=freeze, scope="freeze")
+    return row
 
 
 def unread(sub: Subscription, error: TaskError) -> Problem:
@@ -117,13 +124,13 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
     return Problem(error.trouble, application=sub.application.key)
 
 
-def paths_of(shown: ImageStatus) -> tuple[str, ...]:
+def paths_of(row: ImageStatus) -> tuple[str, ...]:
     """Return the files whose history is relevant to an image."""
     paths = []
-    if shown.in_git.file:
-        paths.append(shown.in_git.file)
-    if shown.deferred:
-        paths.append(state_path(shown.subscription))
+    if row.in_git.file:
+        paths.append(row.in_git.file)
+    if row.deferred:
+        paths.append(state_path(row.subscription))
     return tuple(paths)
 
 
@@ -136,7 +143,7 @@ def versions_to_read(builds: int) -> int:
 
 
 def with_history(
-    shown: ImageStatus,
+    row: ImageStatus,
     snapshot: Snapshot,
     versions: Mapping[str, Versions],
     most: int,
@@ -148,23 +155,19 @@ def with_history(
     `versions_to_read(most)` of each.
     """
     builds: tuple[PastBuild, ...] = ()
-    sub = shown.subscription
-    path = shown.in_git.file
-    if path and shown.kind:
-        target = target_of(sub, shown.kind, carry=terms.carry)
+    sub = row.subscription
+    path = row.in_git.file
+    if path and row.kind:
+        target = target_of(sub, row.kind, carry=terms.carry)
         file_versions = versions.get(path, ())
         values = (
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
             for version in file_versions
         )
-        builds = past_builds(
-            values,
-            most,
-            sub.entry.image.name,
-            cut=len(file_versions) == versions_to_read(most),
-        )
-    since = _deferred_since(shown, snapshot, versions.get(state_path(sub), ()))
-    return replace(shown, builds=builds, deferred_at=since)
+        may_have_older_versions = len(file_versions) == versions_to_read(most)
+        builds = past_builds(values, most, sub.entry.image.name, cut=may_have_older_versions)
+    since = _deferred_since(row, snapshot, versions.get(state_path(sub), ()))
+    return replace(row, builds=builds, deferred_at=since)
 
 
 def past_builds(
@@ -177,21 +180,25 @@ def past_builds(
     """Return the last builds, newest first: each distinct value, with the commit that wrote it.
 
     `values` has the values in a file's versions, newest first, with None for a broken version.
-    `cut` means that there are older versions that were not read.
+    `cut` means that there are older versions that were not read. `image` is the image's name.
     """
     distinct: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
-    is_enough = False
+    builds_seen = 0
+    previous_value: Reading | None = None
     for version, value in values:
         if value is None:
             continue
-        if distinct and value.version == distinct[-1][0].version:
+        if previous_value is not None and value.version == previous_value.version:
             distinct[-1] = (value, version)
         else:
             distinct.append((value, version))
-        is_enough = sum(bool(known.version) for known, _ in distinct) > most
-        if is_enough:
+            if value.version:  # otherwise, the file did not have the image
+                builds_seen += 1
+        previous_value = value
+        if builds_seen > most:  # so the oldest versions of `most` builds are known
             break
-    if cut and not is_enough:
+
+    if cut and builds_seen <= most:
         distinct = distinct[:-1]  # an older version that was not read may have written the last one
     builds = [
         _past_build(value, version, image)
@@ -202,6 +209,7 @@ def past_builds(
 
 
 def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
+    """Return the build for a value, and the commit of the file's version that wrote it."""
     message = version.message
     return PastBuild(
         value.tag,
@@ -215,14 +223,14 @@ def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
     )
 
 
-def _deferred_since(shown: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
+def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
     """Return the time since which the state file has always had the deferred build, or "" if
     unknown.
 
     `versions` are the state file's, newest first.
     """
-    sub = shown.subscription
-    deferred = shown.deferred
+    sub = row.subscription
+    deferred = row.deferred
     if deferred is None:
         return ""
     since = ""
@@ -247,35 +255,36 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
 
     If several versions of an image are waiting, add the last one.
     """
-    by_build: dict[BuildKey, OpenRequest] = {}
-    by_release: dict[ListedRelease, OpenRequest] = {}
+    requests_by_build: dict[BuildKey, OpenRequest] = {}
+    requests_by_release: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory_files):
         request = OpenRequest("", "", waiting_list.head, "")
-        known_request = waiting_list.request
-        if known_request:
-            request = replace(request, url=known_request.url, number=known_request.number)
+        recorded = waiting_list.request
+        if recorded:
+            request = replace(request, url=recorded.url, number=recorded.number)
         for build in waiting_list.builds:
-            by_build[build.key] = replace(request, tag=build.tag or build.version)
+            requests_by_build[build.key] = replace(request, tag=build.tag or build.version)
         for release in waiting_list.releases:
-            by_release[release] = request
-    return [
-        replace(
-            row,
-            request=by_build.get(key_of_entry(row.subscription)),
-            ends_with=_ending(row, by_release),
+            requests_by_release[release] = request
+
+    rows_with_requests = []
+    for row in rows:
+        request_of_build = requests_by_build.get(key_of_entry(row.subscription))
+        request_of_release = _ending(row, requests_by_release)
+        rows_with_requests.append(
+            replace(row, request=request_of_build, ends_with=request_of_release)
         )
-        for row in rows
-    ]
+    return rows_with_requests
 
 
 def _ending(
     row: ImageStatus,
-    by_release: Mapping[ListedRelease, OpenRequest],
+    requests_by_release: Mapping[ListedRelease, OpenRequest],
 ) -> OpenRequest | None:
     """Return the request that ends an image's hold once it is merged, or None."""
     sub = row.subscription
     image = key_of(sub) if row.scope == "image" else ""
-    for release, request in by_release.items():
+    for release, request in requests_by_release.items():
         place = (release.application, release.folder, release.image)
         if release.hold == row.hold and place == (sub.application.key, sub.home, image):
             return request
@@ -289,10 +298,15 @@ def with_requests(
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the open requests for waiting builds, and return any problems with reading requests."""
     repo = batch.asks[0].subscription.repo
-    requests = (request for row in rows for request in (row.request, row.ends_with))
-    heads = list(dict.fromkeys(request.head for request in requests if request))
+    ordered_heads: dict[str, None] = {}  # an ordered set
+    for row in rows:
+        for request in (row.request, row.ends_with):
+            if request:
+                ordered_heads[request.head] = None
+    heads = list(ordered_heads)
     if not heads:
         return rows, ()
+
     try:
         forge = world.forge(repo)
     except TaskError as error:  # the token is missing or the forge is unknown
@@ -302,7 +316,7 @@ def with_requests(
         )
         return rows, ()
     try:
-        by_head = {head: forge.find(batch.base, head) for head in heads[:MOST]}
+        proposed_by_head = {head: forge.find(batch.base, head) for head in heads[:MOST]}
     except TaskError as error:
         message = f"cannot read open pull requests in {without_login(repo)}: {error.message}"
         return rows, (Problem(error.saying(message).as_warning()),)
@@ -311,27 +325,26 @@ def with_requests(
             "warning",
             f"{without_login(repo)}: only {MOST} of {len(heads)} head branches were checked",
         )
-    return [
-        replace(
-            row,
-            request=_with_forge_data(row.request, by_head),
-            ends_with=_with_forge_data(row.ends_with, by_head),
-        )
-        for row in rows
-    ], ()
+
+    rows_with_requests = []
+    for row in rows:
+        request = _with_forge_data(row.request, proposed_by_head)
+        ends_with = _with_forge_data(row.ends_with, proposed_by_head)
+        rows_with_requests.append(replace(row, request=request, ends_with=ends_with))
+    return rows_with_requests, ()
 
 
 def _with_forge_data(
     request: OpenRequest | None,
-    by_head: Mapping[str, Proposed | None],
+    proposed_by_head: Mapping[str, Proposed | None],
 ) -> OpenRequest | None:
     """Return a request with the forge's current data, or None if the request is no longer open.
 
     A head branch that was not looked up keeps its data. One without a request has no URL.
     """
-    if request is None or request.head not in by_head:
+    if request is None or request.head not in proposed_by_head:
         return request
-    proposed = by_head[request.head]
+    proposed = proposed_by_head[request.head]
     if proposed is None:
         return replace(request, url="", number="")
     if proposed.state != "open":
@@ -362,32 +375,32 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
     `job` must be a dry run.
     """
     seen, problems = discover(job, world)
-    matched = (
-        asks_for_images(seen.subscribed, job.images)
-        if job.images
-        else asks_for_all(seen.subscribed)
-    )
+    if job.images:
+        matched = asks_for_images(seen.subscribed, job.images)
+    else:
+        matched = asks_for_all(seen.subscribed)
     problems += matched.problems
     problems += tuple(
         Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
         for unusable in matched.unusable
     )
     problems += warn_if_all_excluded(matched, job)
+
     rows, read_problems = rows_of(matched, job, world, look)
     problems += read_problems
     if look.newest:
         rows, registry_problems = _with_newest(rows, job, world, dates=look.dates)
         problems += registry_problems
-    rows = [_with_pages(row, world) for row in rows]
-    rows.sort(
-        key=lambda row: (
-            row.subscription.application.key,
-            row.subscription.entry.alias,
-            row.subscription.path,
-        )
-    )
+
+    rows = sorted((_with_pages(row, world) for row in rows), key=_sort_key)
     problems = tuple(dict.fromkeys(problems))
     return Status(tuple(rows), problems, seen.considered, job.terms.now)
+
+
+def _sort_key(row: ImageStatus) -> tuple[str, str, str]:
+    """Return the key that sorts images: by Application, alias, and file."""
+    sub = row.subscription
+    return sub.application.key, sub.entry.alias, sub.path
 
 
 def rows_of(
@@ -403,39 +416,43 @@ def rows_of(
         matched,
         job,
         world,
-        lambda batch: _of_branch(batch, job, world, look),
-        lambda asks, error, _base: _unread(asks, error),
+        read=lambda batch: _of_branch(batch, job, world, look),
+        failed=lambda asks, error, _base: _unread(asks, error),
     )
-    if not job.only:
+    if not job.only:  # with `--only-repository`, separate runs handle these
         parts += [_of_live(ask, job, world) for ask in matched.live]
-    rows = [row for part_rows, _ in parts for row in part_rows]
-    problems = [problem for _, part_problems in parts for problem in part_problems]
+
+    rows: list[ImageStatus] = []
+    problems: list[Problem] = []
+    for part_rows, part_problems in parts:
+        rows += part_rows
+        problems += part_problems
     return rows, tuple(problems)
 
 
 def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
+    """Add the web page of each past build's commit."""
     repo = row.subscription.repo
-    return replace(
-        row,
-        builds=tuple(
-            replace(past_build, url=world.commit_page(repo, past_build.commit))
-            for past_build in row.builds
-        ),
+    builds = tuple(
+        replace(past_build, url=world.commit_page(repo, past_build.commit))
+        for past_build in row.builds
     )
+    return replace(row, builds=builds)
 
 
 def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
     """Return the statuses without Git. Report the error once for each Application."""
     subs = [ask.subscription for ask in asks]
-    rows = list(map(without_git, subs))
+    rows = [without_git(sub) for sub in subs]
     problems = dict.fromkeys(unread(sub, error) for sub in subs)
     return rows, list(problems)
 
 
 def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:
-    expected = branches_of_requests(batch) if job.images else []
-    wanted = (place for ask in batch.asks for place in places(ask))
-    snapshot = batch.repository.snapshot(batch.base, chain(CONFIG, wanted), expected, CONFIG)
+    """Return the statuses of the images on one branch, and the problems with reading them."""
+    expected_heads = branches_of_requests(batch) if job.images else []
+    wanted = chain(CONFIG, chain.from_iterable(map(places, batch.asks)))
+    snapshot = batch.repository.snapshot(batch.base, wanted, expected_heads, CONFIG)
     config_error = None
     problems: list[Problem] = []
     try:
@@ -447,15 +464,18 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     rows, read_problems = _of_snapshot(batch, snapshot, job.terms)
     problems += [*memory_branch_warnings(snapshot), *read_problems]
 
+    # what a run would decide about the images
     if job.images:
         decisions = _would_decide(batch, snapshot, config_error, job, world)
         by_identity = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
+    # open pull requests
     if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, request_problems = with_requests(rows, batch, world)
         problems += request_problems
 
+    # past builds
     if look.builds and rows:
         try:
             rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
@@ -471,24 +491,25 @@ def _of_snapshot(
     terms: Terms,
 ) -> tuple[list[ImageStatus], list[Problem]]:
     """Return each image's status from a branch's files and its lists of waiting builds."""
-    elsewhere = holds_of_others(snapshot, (ask.subscription for ask in batch.asks), terms)
+    subs = [ask.subscription for ask in batch.asks]
+    other_holds = holds_of_others(snapshot, subs, terms)
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
-    for ask in batch.asks:
-        row, row_problems = image_status(snapshot, ask.subscription, terms)
-        rows.append(_with_hold(row, elsewhere.get(ask.subscription.identity)))
+    for sub in subs:
+        row, row_problems = image_status(snapshot, sub, terms)
+        rows.append(_with_hold(row, other_holds.get(sub.identity)))
         problems += row_problems
     return with_listed(rows, snapshot), problems
 
 
-def _with_hold(row: ImageStatus, elsewhere: Hold | None) -> ImageStatus:
+def _with_hold(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
     """Add the hold in a different state file, unless the row already has a hold other than a
     freeze.
     """
     has_own_hold = row.hold is not None and row.scope != "freeze"
-    if elsewhere is None or has_own_hold:
+    if other_hold is None or has_own_hold:
         return row
-    return replace(row, hold=elsewhere, scope="application")
+    return replace(row, hold=other_hold, scope="application")
 
 
 def _would_decide(
@@ -503,8 +524,10 @@ def _would_decide(
         return failed_asks(batch.asks, config_error, job.terms).decisions
     contention = Contention(f"moving {batch.base}", job.deadline, world)
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
-    of_commits = (decision for prepared in plan.commits for decision in prepared.decisions)
-    return (*plan.without_commit, *of_commits)
+    decisions = list(plan.without_commit)
+    for prepared in plan.commits:
+        decisions += prepared.decisions
+    return decisions
 
 
 def _with_builds(
@@ -514,18 +537,21 @@ def _with_builds(
     most: int,
     terms: Terms,
 ) -> list[ImageStatus]:
-    """Add the last builds to each row, at most `most`."""
+    """Add the last builds to each row, at most `most`.
+
+    The history is read in pages of `_PAGE` rows, because it needs a lot of memory.
+    """
     pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
-    paths = [tuple(path for row in page for path in paths_of(row)) for page in pages]
-    written = batch.repository.written(snapshot.branch, paths, versions_to_read(most))
-    return [
-        with_history(row, snapshot, versions, most, terms)
-        for page, versions in zip(pages, written, strict=True)
-        for row in page
-    ]
+    paths_of_pages = [tuple(chain.from_iterable(map(paths_of, page))) for page in pages]
+    written = batch.repository.written(snapshot.branch, paths_of_pages, versions_to_read(most))
+    rows_with_builds = []
+    for page, versions in zip(pages, written, strict=True):
+        rows_with_builds += [with_history(row, snapshot, versions, most, terms) for row in page]
+    return rows_with_builds
 
 
 def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
+    """Add what a run would decide about the image, if it is known."""
     if decision is None:
         return row
     return replace(row, would=decision.judged, overridden_by=decision.overridden_by)
@@ -533,20 +559,22 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
 
 def _of_live(ask: Ask, job: Job, world: World) -> Rows:
     """Return the status of an Application that is patched live and is therefore not in Git."""
-    row = replace(without_git(ask.subscription), kind="live")
+    sub = ask.subscription
+    row = replace(without_git(sub), kind="live")
     if job.images:
         decision = patch([ask], job, world).decisions[0]
         row = replace(row, would=decision.judged)
+
     live = world.live()
     if live is None:
         because = "the live Applications were not read, because these Applications are from files"
         hint = "use --applications cluster or argocd"
-        key = ask.subscription.application.key
-        return [row], [Problem(Trouble.warning("source", because, hint), application=key)]
+        warning = Trouble.warning("source", because, hint)
+        return [row], [Problem(warning, application=sub.application.key)]
     try:
-        _manifest, _version, current = said_live(ask.subscription, live)
+        _manifest, _version, current = said_live(sub, live)
     except TaskError as error:
-        return [row], [unread(ask.subscription, error)]
+        return [row], [unread(sub, error)]
     return [replace(row, read=True, in_git=current)], []
 
 
@@ -558,33 +586,29 @@ def _with_newest(
     dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Add the newest admitted tag to each row, and return the reasons for rows without one."""
-    asks = tuple(
-        Ask(row.subscription, (replace(row.subscription.entry.image, digest=""),)) for row in rows
-    )
-    with_tags, old_enough_at = chosen(Matched(asks), job.terms, world.registry)
+    asks = []
+    for row in rows:
+        image = replace(row.subscription.entry.image, digest="")
+        asks.append(Ask(row.subscription, (image,)))
+    with_tags, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
         for ask in with_tags.asks
         if ask.candidates[0].tag
     }
-    questions: dict[tuple[str, ...], Question] = {}
-    for row in rows:
-        identity = row.subscription.identity
-        facts = _facts_to_ask(row, dates=dates)
-        if facts and identity in newest:
-            question = question_about(row.subscription, newest[identity])
-            questions[identity] = replace(question, facts=facts)
-    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
     problems = [_why_none(decision) for decision in with_tags.decisions]
     unanswered = {
         decision.subscription.identity
         for decision in with_tags.decisions
         if decision.verdict == "error"
     }
+
+    questions = _questions_about_newest(rows, newest, dates=dates)
+    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
     rows_with_newest = []
     for row in rows:
         identity = row.subscription.identity
-        shown = replace(
+        new_row = replace(
             row,
             newest=newest.get(identity),
             newest_at="",
@@ -593,10 +617,27 @@ def _with_newest(
         )
         if identity in questions:
             question = questions[identity]
-            shown, answer_problems = _with_answer(shown, question, answers[question])
+            new_row, answer_problems = _with_answer(new_row, question, answers[question])
             problems += answer_problems
-        rows_with_newest.append(shown)
+        rows_with_newest.append(new_row)
     return rows_with_newest, tuple(problems)
+
+
+def _questions_about_newest(
+    rows: Iterable[ImageStatus],
+    newest: Mapping[Identity, Image],
+    *,
+    dates: bool,
+) -> dict[Identity, Question]:
+    """Return the questions about the rows' newest images, by the subscriptions' identities."""
+    questions = {}
+    for row in rows:
+        identity = row.subscription.identity
+        facts = _facts_to_ask(row, dates=dates)
+        if facts and identity in newest:
+            question = question_about(row.subscription, newest[identity])
+            questions[identity] = replace(question, facts=facts)
+    return questions
 
 
 def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
@@ -631,15 +672,17 @@ def _with_answer(
     """
     image = question.image
     sub = row.subscription
-    digest = answer.digest if "digest" in question.facts else ""
-    newest = replace(image, digest=digest) if answer.exists else None
-    dated = replace(row, newest=newest, newest_at=answer.created)
-    if answer.error:
-        return replace(dated, unanswered=True), (unread(sub, answer.error),)
+    newest = None
     if answer.exists:
-        return dated, ()
-    gone = Problem(
+        digest = answer.digest if "digest" in question.facts else ""
+        newest = replace(image, digest=digest)
+    row = replace(row, newest=newest, newest_at=answer.created)
+    if answer.error:
+        return replace(row, unanswered=True), (unread(sub, answer.error),)
+    if answer.exists:
+        return row, ()
+    missing_tag = Problem(
         Trouble.warning("not-in-registry", f"the registry has no {image.reference}"),
         application=sub.application.key,
     )
-    return dated, (gone,)
+    return row, (missing_tag,)
