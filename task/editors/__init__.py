@@ -128,15 +128,14 @@ _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
     """Yield the line of each different version next to a key with the image's name."""
-    for root in tree.roots:
-        for mapping in walk(root):
-            if mapping.kind != "mapping":
+    for mapping in walk(*tree.roots):
+        if mapping.kind != "mapping":
+            continue
+        for version_node in _versions_beside_the_name(mapping, image):
+            if not _is_other_tag(version_node.value, image):
                 continue
-            for version_node in _versions_beside_the_name(mapping, image):
-                if not _is_other_tag(version_node.value, image):
-                    continue
-                if not _has_another_owner(tree, version_node, target):
-                    yield tree.line(version_node)
+            if not _has_another_owner(tree, version_node, target):
+                yield tree.line(version_node)
 
 
 def _is_other_tag(text: str, image: Image) -> bool:
@@ -198,16 +197,15 @@ def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[i
     # The nodes are in document order, so each line break is counted only once.
     line = 1
     counted_until = 0  # the position up to which `line` counts the line breaks
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind != "scalar" or not _differs(node.value, image):
-                continue
-            is_key = tree.key_of(node) is node
-            if is_key or _has_another_owner(tree, node, target):
-                continue
-            line += tree.text.count("\n", counted_until, node.start)
-            counted_until = node.start
-            yield line
+    for node in walk(*tree.roots):
+        if node.kind != "scalar" or not _differs(node.value, image):
+            continue
+        is_key = tree.key_of(node) is node
+        if is_key or _has_another_owner(tree, node, target):
+            continue
+        line += tree.text.count("\n", counted_until, node.start)
+        counted_until = node.start
+        yield line
 
 
 def _differs(text: str, image: Image) -> bool:

@@ -147,9 +147,7 @@ def result(
         return {}, ()
     new_file = File(text, old_file.mode)
     changing_edits = [edit for edit in edits if edit.old != edit.new]
-    if not changing_edits:
-        return {path: new_file}, tuple(edits[:1])
-    return {path: new_file}, tuple(changing_edits)
+    return {path: new_file}, tuple(changing_edits or edits[:1])
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:

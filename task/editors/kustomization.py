@@ -197,22 +197,18 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     refuse_taken(target)
     path, tree = _load(files, target)
     old_versions = _versions_of_entries(tree, target)
+    annotated = identity_of(target.keys.kustomize_name)
     with about(path):
         tree = _with_new_fields(tree, target, image)
-        if not old_versions or _lacks_annotated_name(tree, target):
+        names = {identity_of(_text(entry, "name")) for entry in _entries_of_image(tree, target)}
+        lacks_annotated_name = annotated != "" and annotated not in names
+        if not old_versions or lacks_annotated_name:
             tree = _with_new_entry(tree, target, image)
     new_versions = _versions_of_entries(tree, target)
     edits = [
         Edit(path, key, old_versions.get(key, ""), version) for key, version in new_versions.items()
     ]
     return result(files, path, tree.text, edits)
-
-
-def _lacks_annotated_name(tree: Tree, target: Target) -> bool:
-    """Return whether `kustomize.image-name` is set, and no entry for the image has that name."""
-    annotated = identity_of(target.keys.kustomize_name)
-    names = [identity_of(_text(entry, "name")) for entry in _entries_of_image(tree, target)]
-    return annotated != "" and annotated not in names
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
@@ -317,25 +313,15 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     tree = with_texts(tree, changes)
 
     # Each added or removed line moves the nodes after it, so the tree is searched again.
-    gap = _first_gap(tree, target, image)
-    while gap is not None:
+    while gap := _first_gap(tree, target, image):
         entry, field, text = gap
         require_unshared(tree, entry)
-        existing_key = _key_node(entry, field)
+        existing_key = next((key for key, _ in pairs(entry) if key.value == field), None)
         if existing_key is not None:
             tree = drop_key(tree, entry, existing_key)
         else:
             tree = add(tree, entry, {field: text})
-        gap = _first_gap(tree, target, image)
     return tree
-
-
-def _key_node(entry: Node, field: str) -> Node | None:
-    """Return the first key with this name in an entry, or None."""
-    for key, _ in pairs(entry):
-        if key.value == field:
-            return key
-    return None
 
 
 def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:

@@ -323,14 +323,13 @@ def _value_before(tree: Tree, comment_start: int) -> Node | None:
     """
     start_of_line = line_start(tree.text, comment_start)
     last_before = None
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind not in {"scalar", "alias"}:
-                continue
-            if node.start <= comment_start < node.end:
-                return None
-            if start_of_line <= node.start and node.end <= comment_start:
-                last_before = node
+    for node in walk(*tree.roots):
+        if node.kind not in {"scalar", "alias"}:
+            continue
+        if node.start <= comment_start < node.end:
+            return None
+        if start_of_line <= node.start and node.end <= comment_start:
+            last_before = node
     if last_before is None:
         return None
     is_key = tree.key_of(last_before) is last_before

@@ -135,13 +135,10 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
     replacements = []
     for entry in entries:
         image = live_image(entry.right)
-        if image is None:
-            continue
-        if entry.left:
-            replacement = Replacement(entry.left, image.name, image.tag, image.digest)
-        else:
-            replacement = Replacement(image.name, "", image.tag, image.digest)
-        replacements.append(replacement)
+        if image is not None:
+            name = entry.left or image.name
+            new_name = image.name if entry.left else ""
+            replacements.append(Replacement(name, new_name, image.tag, image.digest))
     return replacements
 
 
@@ -179,10 +176,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     lower_layer = _lower_layer(files, target)
     wanted_entries = _wanted_entries(tree, lower_layer, target, image)
     missing = _entries_to_append(wanted_entries, lower_layer, target, image)
-    changes: list[tuple[Node, KustomizeImage, KustomizeImage]] = []
-    for (node, old), new in zip(old_entries, wanted_entries, strict=True):
-        if new != old:
-            changes.append((node, old, new))
+    changes = [
+        (node, old, new)
+        for (node, old), new in zip(old_entries, wanted_entries, strict=True)
+        if new != old
+    ]
 
     def key_of(node: Node) -> str | None:
         entry = parse_entry(resolved(node).value)
@@ -305,17 +303,12 @@ def _at_version(
     image: Image,
 ) -> KustomizeImage:
     """Return the image's entry with the new version, keeping the spelling of the image's name."""
-    spellings = [entry.right, *_spellings(origins)]
-    full_name = spelled(image, target, *spellings)
+    originals = [original.right for original, _ in origins.values()]
+    full_name = spelled(image, target, entry.right, *originals)
     left = entry.left
     if not left and entry.identity != image.identity:
         left = target.keys.kustomize_name
     return KustomizeImage(left, replace(image, name=full_name).reference)
-
-
-def _spellings(origins: Origins) -> list[str]:
-    """Return the images of the lower layer's entries, as spelled there."""
-    return [entry.right for entry, _ in origins.values()]
 
 
 def _differ(entry: KustomizeImage, original: KustomizeImage) -> bool:
@@ -359,6 +352,7 @@ def _entries_to_append(
         has_own_entry = any(_is_of_image(entry, target) for entry in all_entries)
     if has_own_entry:
         return missing
-    full_name = spelled(image, target, *_spellings(lower_layer.origins))
+    originals = [original.right for original, _ in lower_layer.origins.values()]
+    full_name = spelled(image, target, *originals)
     own_entry = KustomizeImage(annotated, replace(image, name=full_name).reference)
     return [*missing, own_entry]

@@ -63,6 +63,8 @@ T = TypeVar("T")  # a list element
 # reads the elements in the common file's list, by key
 Common = Callable[[Sequence[Node]], Mapping[str, T]]
 KeyOf = Callable[[Node], str | None]  # an element's key, or None for one of the image's elements
+# returns the wanted content of an element, or None to leave the element unchanged
+WantedOf = Callable[[Tree, Node], Parameter | None]
 HELM = Section("helm", "parameters")
 PLUGIN = Section("plugin", "env")
 
@@ -592,11 +594,7 @@ def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     return fields
 
 
-def _with_values(
-    tree: Tree,
-    section: Section,
-    wanted: Callable[[Tree, Node], Parameter | None],
-) -> Tree:
+def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
     """Write the wanted values to the fields that exist, and return the new tree.
 
     A value that is not a string becomes one, even if the element is otherwise left unchanged.
@@ -617,21 +615,15 @@ def _with_values(
     return splice(tree, changes)
 
 
-def _with_all_fields(
-    tree: Tree,
-    section: Section,
-    wanted: Callable[[Tree, Node], Parameter | None],
-) -> Tree:
+def _with_all_fields(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
     """Add the missing fields of the elements that are wanted, and return the new tree.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
-    gap = _incomplete_element(tree, section, wanted)
-    while gap is not None:
+    while gap := _incomplete_element(tree, section, wanted):
         element, field, data = gap
         tree = add(tree, require_unshared(tree, element), {field: data})
-        gap = _incomplete_element(tree, section, wanted)
     return tree
 
 
@@ -651,7 +643,7 @@ def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
 def _incomplete_element(
     tree: Tree,
     section: Section,
-    wanted: Callable[[Tree, Node], Parameter | None],
+    wanted: WantedOf,
 ) -> tuple[Node, str, Data] | None:
     """Return the first element that lacks a field, the missing field, and its value, or None."""
     for element in elements(tree, section):

@@ -294,11 +294,8 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 
     Raises TargetError if an alias elsewhere shares a scalar that must change.
     """
-    changes: list[tuple[Node, Word]] = []
-    for node, text in wanted:
-        if not has_text(node, text):
-            changes.append((require_unshared(tree, node), text))
-    return splice(tree, changes)
+    outdated = [(node, text) for node, text in wanted if not has_text(node, text)]
+    return splice(tree, [(require_unshared(tree, node), text) for node, text in outdated])
 
 
 def add(tree: Tree, node: Node, more: More) -> Tree:
@@ -373,12 +370,10 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     if not node.children:
         return [Splice(closing_bracket, closing_bracket, new_entries)]
 
-    end = content_end(text, node.children[-1])
     if node.kind == "mapping":
-        last_key = node.children[-2]
-        if end <= last_key.end:  # `{a: }`: the last value is empty
-            end = max(last_key.end, value_slot(text, last_key) or 0)
-
+        end = entry_end(text, *node.children[-2:])
+    else:
+        end = content_end(text, node.children[-1])
     first_entry = node.children[0].start
     margin = text[line_start(text, first_entry) : first_entry]
     last_line_end = line_end(text, end)
@@ -458,9 +453,8 @@ def _without_blanks(text: str, end: int) -> int:
 def _append(text: str, position: int, lines: str) -> Splice:
     """Return the splice that appends `lines` to a document, on separate lines."""
     is_at_line_start = position == line_start(text, position)
-    if is_at_line_start:
-        return Splice(position, position, lines + eol(text))
-    return Splice(position, position, eol(text) + lines)
+    new_text = lines + eol(text) if is_at_line_start else eol(text) + lines
+    return Splice(position, position, new_text)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
@@ -677,20 +671,17 @@ def indents(tree: Tree) -> tuple[int, int]:
             of_mapping = indent
         if of_mapping is not None and of_sequence is not None:
             break
-    if of_sequence is None:
-        of_sequence = 0
-    return of_mapping or of_sequence or 2, of_sequence
+    return of_mapping or of_sequence or 2, of_sequence or 0
 
 
 def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
     """Yield each block collection that is a value in a block mapping, with that mapping."""
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind != "mapping" or node.style == "{":
-                continue
-            for _, child in pairs(node):
-                if child.children and child.style != "{":
-                    yield node, child
+    for node in walk(*tree.roots):
+        if node.kind != "mapping" or node.style == "{":
+            continue
+        for _, child in pairs(node):
+            if child.children and child.style != "{":
+                yield node, child
 
 
 def dash_width(text: str, sequence: Node) -> int:

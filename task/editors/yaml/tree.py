@@ -72,18 +72,15 @@ class Tree:
 
     @cached_property
     def _parents(self) -> Mapping[int, Node]:
-        return {
-            id(child): node for root in self.roots for node in walk(root) for child in node.children
-        }
+        return {id(child): node for node in walk(*self.roots) for child in node.children}
 
     @cached_property
     def _aliases(self) -> Mapping[int, Sequence[Node]]:
-        found: dict[int, list[Node]] = {}
-        for root in self.roots:
-            for node in walk(root):
-                if node.target:
-                    found.setdefault(id(node.target), []).append(node)
-        return found
+        aliases_by_target: dict[int, list[Node]] = {}
+        for node in walk(*self.roots):
+            if node.target:
+                aliases_by_target.setdefault(id(node.target), []).append(node)
+        return aliases_by_target
 
     def parent(self, node: Node) -> Node | None:
         """Return the collection that contains `node`, or None for a root."""
@@ -150,9 +147,9 @@ def resolved_value(mapping: Node | None, key: str) -> Node | None:
     return resolved(found) if found else None
 
 
-def walk(root: Node) -> Iterator[Node]:
-    """Yield `root` and all nodes below it, in document order."""
-    stack = [root]
+def walk(*roots: Node) -> Iterator[Node]:
+    """Yield these nodes and all nodes below them, in document order."""
+    stack = list(reversed(roots))
     while stack:
         node = stack.pop()
         yield node
@@ -330,10 +327,9 @@ def _value_positions(tree: Tree) -> list[tuple[int, int]]:
     """Return the start and end of each scalar that is not a key, in document order."""
     positions = []
     key_ids: set[int] = set()
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind == "mapping":
-                key_ids.update(id(key) for key, _ in pairs(node))
-            elif node.kind == "scalar" and id(node) not in key_ids:
-                positions.append((node.start, node.end))
+    for node in walk(*tree.roots):
+        if node.kind == "mapping":
+            key_ids.update(id(key) for key, _ in pairs(node))
+        elif node.kind == "scalar" and id(node) not in key_ids:
+            positions.append((node.start, node.end))
     return positions

@@ -71,7 +71,11 @@ class Run:
             if isinstance(node, str):
                 self.sink.add(node)
             elif isinstance(node, Action):
-                self.action(node, dot)
+                self.line = node.line
+                value = self.pipe(node.pipe, dot)
+                is_printed = not node.pipe.variables
+                if is_printed:
+                    self.sink.add(self.paid(printed(value)))
             elif isinstance(node, Jump):
                 return node.kind
             elif isinstance(node, TemplateCall):
@@ -81,13 +85,6 @@ class Run:
                 if jump:
                     return jump
         return ""
-
-    def action(self, node: Action, dot: Any) -> None:
-        """Run a pipeline, and print its value unless it is assigned to a variable."""
-        self.line = node.line
-        value = self.pipe(node.pipe, dot)
-        if not node.pipe.variables:
-            self.sink.add(self.paid(printed(value)))
 
     def template(self, node: TemplateCall, dot: Any) -> None:
         """Run a defined template, which cannot use its caller's variables."""

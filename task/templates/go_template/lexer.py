@@ -90,8 +90,7 @@ def scan(text: str) -> list[Token]:
     line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
     position = 0
-    opening = OPENING.search(text, position)
-    while opening is not None:
+    while opening := OPENING.search(text, position):
         line = bisect_right(line_starts, opening.start())
         text_before = text[position : opening.start()]
         has_trim_marker = opening[1] is not None
@@ -103,7 +102,6 @@ def scan(text: str) -> list[Token]:
             position = _end_of_comment(text, inside, line)
         else:
             position = _action(text, inside, line_starts, tokens)
-        opening = OPENING.search(text, position)
     last_line = bisect_right(line_starts, len(text))
     tokens.append(Token("text", text[position:], last_line))
     tokens.append(Token("end of text", "end of text", last_line))

@@ -212,10 +212,7 @@ class Parser:
             return self.call(keyword)
         if keyword.kind in {"if", "with", "range"}:
             return self.block(keyword)
-        return self.jump(keyword)
-
-    def jump(self, keyword: Token) -> Jump:
-        """Return a `break` or `continue`, which Go has had since 1.18."""
+        # `break` and `continue`, as of Go 1.18
         self.expect(f"{{{{{keyword.text}}}}}", "close")
         if not self.ranges:
             raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
@@ -434,13 +431,8 @@ class Parser:
             return Field(".", (), text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
-        if token.kind == "word":
-            return self.word(token)
-        return literal(token)
-
-    def word(self, token: Token) -> Literal | Function:
-        """Return a boolean, or the name of a function, which must be known."""
-        text = token.text
+        if token.kind != "word":
+            return literal(token)
         if text in {"true", "false"}:
             return Literal(text == "true", text)
         if text not in self.functions and text not in SHORTCUTS:
