@@ -108,14 +108,15 @@ def also_at(
 
 
 def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) -> list[str]:
-    """Return the target's files, without those whose name is in a spelling that is not used."""
+    """Return the target's existing files, without those whose name is in a spelling that is not
+    used.
+    """
     if kind == "manifests":
         return list(manifests.manifests_in(files, target))
-    unused = {target.path, *target.fallbacks} - {chosen(files, target)}
+    unused_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
+    places = [place for place in EDITORS[kind].places(target) if place.want == "text"]
     return [
-        place.path
-        for place in EDITORS[kind].places(target)
-        if place.want == "text" and place.path in files and place.path not in unused
+        place.path for place in places if place.path in files and place.path not in unused_spellings
     ]
 
 

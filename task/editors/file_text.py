@@ -34,9 +34,10 @@ def chosen(files: Files, target: Target) -> str:
     AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
     1343).
     """
-    if target.path in files:
-        return target.path
-    return next((path for path in target.fallbacks if path in files), target.path)
+    for path in (target.path, *target.fallbacks):
+        if path in files:
+            return path
+    return target.path
 
 
 def text_of(files: Files, path: str) -> str | None:

@@ -53,11 +53,15 @@ def read(files: Files, target: Target) -> Reading:
     if image_value.kind == "missing":
         return Reading(name, file=target.path)
     node = resolved(image_value.node)
+    tag = ""
+    digest = ""
     if image_value.kind == "tag":
         tag, digest = split_tag(node.value)
     else:
         reference = live_image(node.value)
-        tag, digest = (reference.tag, reference.digest) if reference else ("", "")
+        if reference is not None:
+            tag = reference.tag
+            digest = reference.digest
     return Reading(name, tag, digest, sound=sound(node), file=target.path)
 
 

@@ -357,12 +357,8 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the file with one more entry. A missing list is added."""
     full_name = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full_name
-    fields = {
-        "name": name,
-        "newName": full_name if name != full_name else "",
-        "newTag": image.tag,
-        "digest": image.digest,
-    }
+    new_name = full_name if name != full_name else ""
+    fields = {"name": name, "newName": new_name, "newTag": image.tag, "digest": image.digest}
     entry: Data = {field: text for field, text in fields.items() if text}
     images = value(tree.root, "images")
     if images is None:

@@ -210,7 +210,8 @@ def _is_in_target(path: str, target: Target) -> bool:
     folder = posixpath.dirname(path)
     if folder == target.path:
         return True
-    return target.recurse and (not target.path or folder.startswith(f"{target.path}/"))
+    is_below_target = target.path == "" or folder.startswith(f"{target.path}/")
+    return target.recurse and is_below_target
 
 
 def _trees(
@@ -382,7 +383,7 @@ def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
                 continue
             if child.kind == "sequence":
                 yield from child.children
-            elif key.value not in _LISTS:
+            elif key.value not in _LISTS:  # a workflow engine's key, with one container
                 yield child
 
 

@@ -183,6 +183,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     ]
 
     def key_of(node: Node) -> str | None:
+        """Return an entry's key, or None for one of the image's own entries."""
         entry = parse_entry(resolved(node).value)
         return None if _is_of_image(entry, target) else entry.key
 

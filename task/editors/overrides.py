@@ -352,7 +352,7 @@ def _element_names(target: Target) -> Keys:
     if _section(target) == HELM:
         return names_of(keys)
     # Every plugin has its own variables, so there is no sensible default.
-    if not (keys.spec or keys.tag):
+    if not keys.spec and not keys.tag:
         hint = "set <alias>.plugin.image-tag or <alias>.plugin.image-spec to the variable's name"
         raise AnnotationError("no annotation specifies the plugin variable for the tag", hint=hint)
     return keys
@@ -527,6 +527,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
+        """Return an element's name, or None for one of the image's own elements."""
         name = _text(element, "name")
         return None if name in own_elements else name
 

@@ -242,7 +242,9 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
         return {}
     short_name = name[:50]
     if node.kind != "mapping" or node.tag:
-        hint = "use `key: value` lines" + (" below it" if node is not tree.root else "")
+        hint = "use `key: value` lines"
+        if node is not tree.root:
+            hint += " below it"
         raise _line_error(
             tree, node, f"{short_name} is {_kind_in_words(node)}, not a mapping", hint
         )

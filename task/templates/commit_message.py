@@ -201,15 +201,16 @@ def new_version(change: Change) -> str:
 
 
 def old_version(change: Change) -> str:
-    """Return the old version, in the same form as `new_version`."""
-    return new_version(
-        replace(
-            change,
-            new_tag=change.old_tag,
-            new_digest=change.old_digest,
-            old_tag=change.new_tag,
-        )
+    """Return the old version, in the same form as `new_version`: the old tag, or the start of the
+    old digest if the tag is unchanged or missing.
+    """
+    reverse_change = replace(
+        change,
+        new_tag=change.old_tag,
+        new_digest=change.old_digest,
+        old_tag=change.new_tag,
     )
+    return new_version(reverse_change)
 
 
 def _line(change: Change) -> str:
@@ -303,11 +304,11 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
 
     If there are more than `MOST_TRAILERS` values, add a trailer with their number.
     """
-    values = list(dict.fromkeys(values))
-    shown = [(key, value) for value in values[:MOST_TRAILERS]]
-    if len(values) <= MOST_TRAILERS:
-        return shown
-    return [*shown, (f"{key}-Count", str(len(values)))]
+    distinct_values = list(dict.fromkeys(values))
+    trailers = [(key, value) for value in distinct_values[:MOST_TRAILERS]]
+    if len(distinct_values) > MOST_TRAILERS:
+        trailers.append((f"{key}-Count", str(len(distinct_values))))
+    return trailers
 
 
 VERBS = {

@@ -127,12 +127,12 @@ def shrinks(*numbers: int) -> Same:
         if new.kind != old.kind:
             return None
         children_per_entry = 2 if old.kind == "mapping" else 1
-        remaining = [
+        remaining_children = [
             child
             for number, child in enumerate(old.children)
-            if number // children_per_entry not in removed
+            if number // children_per_entry not in removed  # the entry's position
         ]
-        return _paired(remaining, new.children)
+        return _paired(remaining_children, new.children)
 
     return compare
 
@@ -417,8 +417,8 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
         gap = "" if text[start - 1 : start] == " " else " "
         return [Splice(start, end, gap + content)]
 
-    indent_of_mapping, indent_of_sequence = indents(tree)
-    indent = indent_of_mapping if isinstance(more, Mapping) else indent_of_sequence
+    mapping_indent, sequence_indent = indents(tree)
+    indent = mapping_indent if isinstance(more, Mapping) else sequence_indent
     new_lines = eol(text) + _lines(tree, more, column(text, parent) + indent)
     if is_empty:
         end = line_end(text, start)
@@ -530,20 +530,20 @@ def eol(text: str) -> str:
     return "\r\n" if first_line.endswith("\r") else "\n"
 
 
-def line_end(text: str, at: int) -> int:
-    """Return the end of the line that contains `at`, before its line ending."""
-    match = _BREAK.search(text, at)
+def line_end(text: str, position: int) -> int:
+    """Return the end of the line that contains a position, before its line ending."""
+    match = _BREAK.search(text, position)
     return match.start() if match else len(text)
 
 
-def line_start(text: str, at: int) -> int:
-    """Return the start of the line that contains `at`.
+def line_start(text: str, position: int) -> int:
+    """Return the start of the line that contains a position.
 
     A byte order mark before the first line is not part of it.
     """
-    first = 1 if text.startswith("\ufeff") else 0
-    start = at
-    while start > first and text[start - 1] not in BREAKS:
+    start_of_first_line = 1 if text.startswith("\ufeff") else 0
+    start = position
+    while start > start_of_first_line and text[start - 1] not in BREAKS:
         start -= 1
     return start
 
@@ -661,17 +661,17 @@ def indents(tree: Tree) -> tuple[int, int]:
     The first mapping and the first sequence in a mapping show the file's style. Otherwise, the
     mapping's indentation is that of the sequence, or 2, and the sequence's is 0.
     """
-    of_mapping: int | None = None
-    of_sequence: int | None = None
+    mapping_indent: int | None = None
+    sequence_indent: int | None = None
     for parent, child in _nested_blocks(tree):
         indent = column(tree.text, child) - column(tree.text, parent)
-        if child.kind == "sequence" and of_sequence is None:
-            of_sequence = max(0, indent)
-        elif child.kind == "mapping" and of_mapping is None and indent > 0:
-            of_mapping = indent
-        if of_mapping is not None and of_sequence is not None:
+        if child.kind == "sequence" and sequence_indent is None:
+            sequence_indent = max(0, indent)
+        elif child.kind == "mapping" and mapping_indent is None and indent > 0:
+            mapping_indent = indent
+        if mapping_indent is not None and sequence_indent is not None:
             break
-    return of_mapping or of_sequence or 2, of_sequence or 0
+    return mapping_indent or sequence_indent or 2, sequence_indent or 0
 
 
 def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:

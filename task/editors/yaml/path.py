@@ -53,7 +53,8 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
     Raises TargetError if the path has more steps than a file can have levels.
     """
-    steps = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
+    escaped_steps = re.split(r"(?<!\\)\.", text)  # at each dot without a backslash
+    steps = [step.replace("\\.", ".") for step in escaped_steps]
     if len(steps) > DEPTH:
         raise TargetError(
             f"the key path has more than {DEPTH} steps",
@@ -206,7 +207,7 @@ class _Mappings:
         self.tree = tree
         # by the mapping's id and the key
         self._values: dict[tuple[int, str], Node | None] = {}
-        # by the mapping's id and the key, each value with its key
+        # by the mapping's id and the key, each key node with its value
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
@@ -266,17 +267,17 @@ class _Mappings:
         )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
-        """Return the keys of a mapping, each with its values.
+        """Return the entries of a mapping, by key. A key may appear several times.
 
         Merge keys are distinguished from quoted keys.
         """
         if id(mapping) not in self._keys:
-            entries: dict[str, list[tuple[Node, Node]]] = {}
-            for name, node in pairs(mapping):
-                if name.kind == "scalar":
-                    key = f"{MERGES}{name.value}" if is_merge(name) else name.value
-                    entries.setdefault(key, []).append((name, node))
-            self._keys[id(mapping)] = entries
+            entries_by_key: dict[str, list[tuple[Node, Node]]] = {}
+            for key_node, value_node in pairs(mapping):
+                if key_node.kind == "scalar":
+                    key = f"{MERGES}{key_node.value}" if is_merge(key_node) else key_node.value
+                    entries_by_key.setdefault(key, []).append((key_node, value_node))
+            self._keys[id(mapping)] = entries_by_key
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:

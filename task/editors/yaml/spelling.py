@@ -154,7 +154,8 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
 def flow(data: Data, *, quote: bool = False) -> str:
     """Return `data` on one line, in flow style or, with `quote`, as JSON."""
     if isinstance(data, str | bool):
-        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
+        has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
+        return _word(data, quote=quote or has_colon)
     if isinstance(data, Mapping):
         inner = (
             f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items()

@@ -95,10 +95,10 @@ class Run:
         self.depth += 1
         if self.depth > DEEPEST:
             raise FailedTemplate(f"more than {DEEPEST} templates call one another")
-        outer = self.variables
+        outer_variables = self.variables
         self.variables = [("$", value)]
         self.walk(self.defined[node.name], value)
-        self.variables = outer
+        self.variables = outer_variables
         self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
@@ -186,7 +186,7 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline."""
+        """Return the value of a pipeline, and set its variables to that value."""
         value: Any = MISSING
         for command in pipe.commands:
             value = self.command(command, dot, value)

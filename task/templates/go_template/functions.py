@@ -85,6 +85,7 @@ def equal(first: Any, *others: Any) -> bool:
 
 
 def _go_equal(value: Any, other: Any) -> bool:
+    """Return whether two values are equal. As in Go, they must have the same type, or be nil."""
     if value is None or other is None:
         return value is other
     if kind(value) != kind(other) or named(value) != named(other):

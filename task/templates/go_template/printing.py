@@ -324,7 +324,8 @@ class Printf:
         digits = index[1:-1]  # without the brackets
         is_number = digits.isascii() and digits.isdecimal()
         # nine digits are enough to see that a longer number is too large
-        if not is_number or not 0 < int(digits[:9]) <= len(self.values):
+        exists = is_number and 1 <= int(digits[:9]) <= len(self.values)
+        if not exists:
             raise FailedTemplate(f"printf: no operand {index[:20]}")
         self.operand = int(digits) - 1
         self.reordered = True
