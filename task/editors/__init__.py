@@ -86,6 +86,7 @@ def also_at(
     belong to another alias or cannot be read are skipped.
     """
     short_name = image.repository.rpartition("/")[2]
+    # the short name with a tag or digest that is not the new version
     other_version = re.compile(
         rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
     )

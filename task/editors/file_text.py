@@ -219,7 +219,9 @@ def tag_value(image: Image) -> str:
 
     Charts add a colon before the value, and `name:sha256:…` is not a valid reference.
     """
-    return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
+    if not image.digest:
+        return image.tag
+    return f"{image.tag or 'latest'}@{image.digest}"
 
 
 def split_tag(text: str) -> tuple[str, str]:
@@ -235,4 +237,6 @@ def about(path: str) -> Iterator[None]:
     try:
         yield
     except TaskError as error:
-        raise error if error.subject else error.about(path) from error
+        if error.subject:
+            raise
+        raise error.about(path) from error

@@ -572,6 +572,7 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
     digests: dict[str, _Digest] = {}
     try:
         tree = parse(layer.text)
+        # Look next to each step on the way to the tag.
         node: Node | None = tree.root
         for level in range(layer.lacking, len(steps)):
             if node is None or node.kind != "mapping":
@@ -586,7 +587,6 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
                     where = f"line {tree.line(child)}"
                 full_key = path_text((*steps[:level], Segment(name)))
                 digests[full_key] = _Digest(value, layer.path, where)
-            # Go on in the mapping at the next step.
             step = steps[level]
             next_node = item(siblings.get(step.name), step.indices or ())
             node = resolved(next_node) if next_node else None
@@ -634,6 +634,7 @@ def _is_digest_key(
     if is_beside_tag:
         stems_of_tag |= {"", "image", step_name.removesuffix("tag")}
     if stem in stems_of_tag:
+        # A key such as `digest` counts with any value, and `hash` only if it may be a digest.
         return value_may_be_digest or _DIGEST_NAME.search(bare_name) is not None
     if not is_beside_tag or not value_may_be_digest:
         return False

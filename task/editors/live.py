@@ -239,4 +239,5 @@ def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
 
 
 def _operation(op: str, path: str, value: Any) -> Operation:
+    """Return an operation of a JSON patch."""
     return {"op": op, "path": path, "value": value}

@@ -290,6 +290,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
     """Return the entries that Argo CD would use if the override file had none."""
 
     def read_common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
+        """Return the entries of the common file's list, by key."""
         return {entry.key: entry for _, entry in _entries(nodes)}
 
     spec_entries = map(parse_entry, target.source.images)

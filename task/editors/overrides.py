@@ -147,6 +147,7 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
 
 
 def _shape(problem: str) -> TargetError:
+    """Return the error for a file that does not have the structure of an override file."""
     return TargetError(
         problem,
         hint="see Argo CD's documentation on override files, or remove the file",
@@ -288,7 +289,7 @@ def follow(
         elif lower_layer.copied and key in lower_layer.origins:
             _, new_comment = lower_layer.origins[key]
         else:
-            continue
+            continue  # the list has no copies, or this one could not be removed
         splices += _comment_change(tree, element, old_comment, new_comment)
     return checked(tree, splices, {}) if splices else tree
 
@@ -340,6 +341,7 @@ def _comment_change(
 
 
 def _section(target: Target) -> Section:
+    """Return the section that the target's override file has: for a plugin or for Helm."""
     return PLUGIN if target.kind == "plugin-override" else HELM
 
 
@@ -377,6 +379,7 @@ def names_of(keys: Keys) -> Keys:
 
 
 def _spec(target: Target) -> Sequence[Parameter]:
+    """Return the elements of the Application's spec. A plugin's variables count as parameters."""
     if _section(target) == HELM:
         return target.source.parameters
     return [Parameter(name, value) for name, value in target.source.env]
@@ -481,6 +484,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
     spec = _spec(target)
 
     def read_common(nodes: Sequence[Node]) -> dict[str, Parameter]:
+        """Return the elements of the common file's list, by name."""
         parameters: dict[str, Parameter] = {}
         for number, node in enumerate(nodes):
             # Argo CD takes a missing field from the spec's element at the same index.

@@ -280,6 +280,7 @@ def _kind_in_words(node: Node) -> str:
 
 
 def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
+    """Return an error that begins with the node's line."""
     return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
@@ -292,7 +293,10 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
 
 def _with_unknown_keys(node: Node, data: Wanted, shape: _Shape) -> Wanted:
-    """Return the data with the unknown keys of the file's node, which should have this shape."""
+    """Return the data with the unknown keys of the file's node, which should have this shape.
+
+    A shape maps each known key to the shape of its mapping, or to None for a value or a list.
+    """
     combined = dict(data)
     if node.kind != "mapping":
         return combined

@@ -61,6 +61,7 @@ def check_template(text: str) -> None:
 
 
 def _template_of(text: str) -> Template:
+    """Parse a template. Raises Malformed."""
     # Imported late, because most runs do not have a template, and the language is slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
@@ -240,6 +241,7 @@ def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
 
 
 def _names(apps: Sequence[AppChanges]) -> str:
+    """Return the Applications' names, separated by commas."""
     return ", ".join(one_line(app.name) for app in apps)
 
 

@@ -194,7 +194,9 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
     start = body(tree.text, node)
     end = content_end(tree.text, node)
     is_empty = start >= node.end
-    if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and is_empty):
+    is_collection = node.kind not in {"scalar", "alias"}
+    lacks_boolean = isinstance(data, bool) and is_empty
+    if is_collection or lacks_boolean:
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
             hint="use `key: value` on that line",

@@ -221,7 +221,9 @@ class _Mappings:
         return self._values[cache_key]
 
     def _effective_value(self, mapping: Node, key: str, depth: int) -> Node | None:
-        """Return the last value of a key, from the key itself or from a merge key, or None."""
+        """Return the value of a key as Helm reads it, or None: the last one, from the key itself or
+        from a merge key.
+        """
         if depth > MOST_MERGES:
             message = f"merge keys refer to each other more than {MOST_MERGES} times"
             raise TargetError(message, hint="write out the merged keys")

@@ -165,4 +165,5 @@ def flow(data: Data, *, quote: bool = False) -> str:
 
 
 def _word(value: Word, *, quote: bool = False) -> str:
+    """Return a scalar as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

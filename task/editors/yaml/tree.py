@@ -242,6 +242,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
 
 
 def _scalar_of(event: Any, start: int, end: int) -> Node:
+    """Return the scalar that a parser event describes."""
     return Node(
         "scalar",
         start,

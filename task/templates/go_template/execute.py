@@ -168,18 +168,18 @@ class Run:
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
-        """Run `$x = …`."""
-        for number in reversed(range(len(self.variables))):
-            known, _ = self.variables[number]
-            if known == name:
-                self.variables[number] = (name, value)
+        """Run `$x = …`: set the innermost variable with this name."""
+        for position in reversed(range(len(self.variables))):
+            variable_name, _ = self.variables[position]
+            if variable_name == name:
+                self.variables[position] = (name, value)
                 return
         raise FailedTemplate(f'undefined variable "{name}"')
 
     def variable(self, name: str) -> Any:
         """Return the value of the innermost variable with this name."""
-        for known, value in reversed(self.variables):
-            if known == name:
+        for variable_name, value in reversed(self.variables):
+            if variable_name == name:
                 return value
         raise FailedTemplate(f'undefined variable "{name}"')
 

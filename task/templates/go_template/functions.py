@@ -161,6 +161,7 @@ def position(key: Any, last: int) -> int:
 def cut(value: Any, *bounds: Any) -> Any:
     """Run `slice x 1 2`: return x[1:2], in bytes for a string."""
     is_string = isinstance(value, str)
+    # a string has no capacity, which would be the third bound
     most_bounds = MOST_SLICES - 1 if is_string else MOST_SLICES
     if len(bounds) > most_bounds:
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")

@@ -375,9 +375,12 @@ class Printf:
         """Add Go's note about operands that no directive used."""
         notes = []
         for value in self.values[self.operand :]:
+            if value is None:
+                notes.append("<nil>")
+                continue
             sink = Sink()
             write(sink, PLAIN, "v", value)
-            notes.append("<nil>" if value is None else f"{type_name(value)}={sink.text()}")
+            notes.append(f"{type_name(value)}={sink.text()}")
         self.sink.add(f"%!(EXTRA {', '.join(notes)})")
 
 
