@@ -631,7 +631,7 @@ def _is_digest_key(
     step_name = _bare_name(steps[0].name)
     is_beside_tag = len(steps) == 1
     stems_of_tag = {step_name}
-    if is_beside_tag:
+    if is_beside_tag:  # `digest`, `imageDigest`, or next to `webTag` also `webDigest`
         stems_of_tag |= {"", "image", step_name.removesuffix("tag")}
     if stem in stems_of_tag:
         # A key such as `digest` counts with any value, and `hash` only if it may be a digest.

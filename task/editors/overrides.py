@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -414,6 +414,11 @@ def _parameters(tree: Tree, section: Section) -> list[Parameter]:
     return [parameter for parameter in parameters if parameter.name]
 
 
+def _values_by_name(parameters: Iterable[Parameter]) -> dict[str, str]:
+    """Return the parameters' values. If a name appears twice, the last value wins."""
+    return {parameter.name: parameter.value for parameter in parameters}
+
+
 def _parameter_of_element(element: Node, section: Section) -> Parameter:
     """Return the element's fields. A missing field is "" or false."""
     force = section == HELM and _text(element, "forcestring").lower() == "true"
@@ -439,7 +444,7 @@ def read(files: Files, target: Target) -> Reading:
         # called only for its errors
         known_digest(files, target, names, parameters or target.source.parameters)
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
-    texts = {parameter.name: parameter.value for parameter in parameters}
+    texts = _values_by_name(parameters)
     return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
 
 
@@ -474,7 +479,7 @@ def read_below(files: Files, target: Target) -> Reading:
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             parameters = [parameter for parameter, _ in lower_layer.origins.values()]
-    texts = {parameter.name: parameter.value for parameter in parameters}
+    texts = _values_by_name(parameters)
     return reading_of(texts, _element_names(target), "", sound=True)
 
 
@@ -535,7 +540,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         name = _text(element, "name")
         return None if name in own_elements else name
 
-    old_values = {parameter.name: parameter.value for parameter in old_parameters}
+    old_values = _values_by_name(old_parameters)
     missing = [
         element for name, element in {**copies, **own_elements}.items() if name not in old_values
     ]
@@ -545,7 +550,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         tree = grow(tree, section, [_element_data(element, section) for element in missing])
         added_names = [element.name for element in missing]
         tree = follow(tree, section, lower_layer, key_of, added_names)
-    new_values = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
+    new_values = _values_by_name(_parameters(tree, section))
     edits = [
         Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
         for name in {**new_values, **old_values}

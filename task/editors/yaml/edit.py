@@ -407,7 +407,7 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     start = body(text, node)
     is_empty = start >= node.end  # not even `~` or brackets
     if is_empty and not node.anchor:
-        start = slot(tree, node)
+        start = slot(tree, node)  # after the `:` or the `-`
     end = max(start, node.end)
     if parent.style == "{":
         gap = " " if is_empty else ""

@@ -252,7 +252,7 @@ def number(literal: str) -> int | float:
     if literal.endswith("i"):
         raise Malformed(f"complex numbers are not supported: {literal}")
     value = float("nan")
-    with suppress(OverflowError):
+    with suppress(OverflowError):  # a hexadecimal number may be too large
         if HEXADECIMAL.fullmatch(literal):
             value = float.fromhex(literal.replace("_", ""))
         elif DECIMAL.fullmatch(literal):
@@ -260,7 +260,7 @@ def number(literal: str) -> int | float:
     if isnan(value):
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:
+    if not is_float:  # such as 09, for which Go has the same message
         raise Malformed(f"integer overflow: {literal}")
     if isinf(value):
         raise Malformed(f"illegal number syntax: {literal}")

@@ -356,8 +356,8 @@ class Parser:
                 self.declare(names, variable)
                 return names, sign.kind == "assign"
             following = self.peek()
-            if following.text != ",":
-                self.position = start  # the variable is an operand
+            if following.text != ",":  # the variable is an operand
+                self.position = start
                 break
             is_first_of_range = context == "range" and not names
             if not is_first_of_range:
