@@ -275,9 +275,9 @@ def _siblings(
     steps_before: Sequence[Segment],
     steps_after: Sequence[Segment],
 ) -> tuple[str, ...]:
-    """Return the paths with scalar values that have any of a mapping's keys between these steps.
+    """Return the paths that differ from a missing key's path in one step, and have a scalar value.
 
-    The mapping is at `steps_before`.
+    This step is a key of the mapping, which is at `steps_before`. `steps_after` follow it.
     """
     paths = []
     for name, _ in islice(pairs(mapping), MOST_BESIDE):

@@ -215,8 +215,8 @@ def _wanted_entries(
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
-    """Return the wanted text of each entry in the file: the image's own entries have the new
-    version, and copies follow their origin.
+    """Return the wanted form of each entry in the file: the image's own entries have the new
+    version, copies follow their origin, and the others are unchanged.
     """
     origins = lower_layer.origins
     wanted_entries: list[KustomizeImage] = []
@@ -237,7 +237,7 @@ def _wanted_entries(
         return wanted_entries
     keys = {entry.key for entry in wanted_entries}
     if identity_of(annotated) not in keys:
-        # replaces a different name that resulted in the image
+        # So far, the image replaces a different name. Its first entry gets the annotated one.
         first_number = own_numbers[0]
         first_entry = wanted_entries[first_number]
         wanted_entries[first_number] = KustomizeImage(annotated, first_entry.right)
@@ -304,7 +304,10 @@ def _at_version(
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return the image's entry with the new version, keeping the spelling of the image's name."""
+    """Return the image's entry with the new version, keeping the spelling of the image's name.
+
+    An entry that is only the annotated name becomes `name=image`.
+    """
     originals = [original.right for original, _ in origins.values()]
     full_name = spelled(image, target, entry.right, *originals)
     left = entry.left
