@@ -519,10 +519,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
-    old_digest = ""
-    if section == HELM:
-        old_digest = known_digest(files, target, names, old_parameters or target.source.parameters)
-    own_elements = _wanted(target, image, names, old_parameters, old_digest)
+    own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     copies: dict[str, Parameter] = {}
     if lower_layer.copied:
@@ -558,17 +555,22 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, edits)
 
 
-def _wanted(
+def _own_elements(
+    files: Files,
     target: Target,
     image: Image,
     keys: Keys,
     old_parameters: Sequence[Parameter],
-    old_digest: str,
 ) -> Mapping[str, Parameter]:
-    """Return the image's elements, by name.
+    """Return the wanted elements for the image, by name.
 
-    The image's name is spelled as in the file or the spec, if one of them has it.
+    The image's name is spelled as in the file or the spec, if one of them has it. Raises
+    `TargetError` if the digest is set elsewhere.
     """
+    is_helm = _section(target) == HELM
+    old_digest = ""
+    if is_helm:
+        old_digest = known_digest(files, target, keys, old_parameters or target.source.parameters)
     name_key = keys.spec or keys.name
     spellings = [
         parameter.value
@@ -586,12 +588,11 @@ def _wanted(
         }
     else:
         texts = {keys.name: image_name, keys.tag: tag_value(image)}
-    force_string = _section(target) == HELM
     elements_by_name = {}
     for name, text in texts.items():
         clears_digest = name == keys.digest and not text  # the image has no digest
         if name and (text or clears_digest):
-            elements_by_name[name] = Parameter(name, text, force_string)
+            elements_by_name[name] = Parameter(name, text, force_string=is_helm)
     return elements_by_name
 
 

@@ -220,12 +220,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             node = _collection_of(_COLLECTIONS[name], first_event, start, end, tuple(children))
             children = outer_children
         elif name == "AliasEvent":
-            if event.anchor not in anchored:
-                message = (
-                    f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
-                )
-                raise TargetError(message, hint="define the anchor above it")
-            node = Node("alias", start, end, event.anchor, target=anchored[event.anchor])
+            node = _alias_node(event, start, end, anchored)
         elif name == "DocumentEndEvent":
             root = children[0]
             if anchored:
@@ -252,6 +247,14 @@ def _scalar_of(event: Any, start: int, end: int) -> Node:
         event.anchor or "",
         str(event.tag or ""),
     )
+
+
+def _alias_node(event: Any, start: int, end: int, anchored: Mapping[str, Node]) -> Node:
+    """Return an alias of one of the anchored nodes. Raises TargetError if there is no such node."""
+    if event.anchor not in anchored:
+        message = f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
+        raise TargetError(message, hint="define the anchor above it")
+    return Node("alias", start, end, event.anchor, target=anchored[event.anchor])
 
 
 def _collection_of(

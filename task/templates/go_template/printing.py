@@ -358,18 +358,19 @@ class Printf:
         """
         if not text:
             return None
-        number: Any = text
+        digits = text
         if text == "*":
-            number = self.take() if self.operand < len(self.values) else None
-            is_integer = isinstance(number, int) and not isinstance(number, bool)
+            operand = self.take() if self.operand < len(self.values) else None
+            is_integer = isinstance(operand, int) and not isinstance(operand, bool)
             if not is_integer:
                 self.sink.add(bad)
                 return None
+            digits = str(operand)
         # The length is checked first, because Python refuses to convert very long numbers.
-        is_too_long = len(str(number)) > len(f"-{WIDEST}")
-        if is_too_long or abs(int(number)) > WIDEST:
-            raise FailedTemplate(f"printf: width or precision {str(number)[:20]} is too large")
-        return int(number)
+        is_too_long = len(digits) > len(f"-{WIDEST}")
+        if is_too_long or abs(int(digits)) > WIDEST:
+            raise FailedTemplate(f"printf: width or precision {digits[:20]} is too large")
+        return int(digits)
 
     def extra(self) -> None:
         """Add Go's note about operands that no directive used."""
