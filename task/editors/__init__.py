@@ -86,20 +86,22 @@ def also_at(
     belong to another alias or cannot be read are skipped.
     """
     short_name = image.repository.rpartition("/")[2]
+    # the short name with a tag or digest that is not the new version
     other_version = re.compile(
         rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
     )
+    # Helm values may have the name and the version under separate keys.
     may_be_in_parts = kind in ("helmvalues", "helm-override")
     locations = []
     for path in _paths_that_argo_cd_reads(kind, files, target):
         text = files[path].text
         # Parsing is slow, and most files do not contain a different version.
-        must_be_parsed = other_version.search(text) or (may_be_in_parts and short_name in text)
-        if not must_be_parsed:
+        may_have_parts = may_be_in_parts and short_name in text
+        if not may_have_parts and not other_version.search(text):
             continue
         with suppress(TargetError):
             tree = tree_of(files, path)
-            lines = set(_lines(tree, target, image))
+            lines = set(_lines_of_references(tree, target, image))
             if may_be_in_parts:
                 lines.update(_lines_of_parts(tree, target, image))
             locations += [(path, line) for line in sorted(lines)]
@@ -107,14 +109,15 @@ def also_at(
 
 
 def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) -> list[str]:
-    """Return the target's files, without those whose name is in a spelling that is not used."""
+    """Return the target's existing files, without those whose name is in a spelling that is not
+    used.
+    """
     if kind == "manifests":
         return list(manifests.manifests_in(files, target))
-    unused = {target.path, *target.fallbacks} - {chosen(files, target)}
+    unused_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
+    places = [place for place in EDITORS[kind].places(target) if place.want == "text"]
     return [
-        place.path
-        for place in EDITORS[kind].places(target)
-        if place.want == "text" and place.path in files and place.path not in unused
+        place.path for place in places if place.path in files and place.path not in unused_spellings
     ]
 
 
@@ -127,36 +130,41 @@ _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
     """Yield the line of each different version next to a key with the image's name."""
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind != "mapping":
+    for mapping in walk(*tree.roots):
+        if mapping.kind != "mapping":
+            continue
+        for version_node in _versions_beside_the_name(mapping, image):
+            if not _is_other_tag(version_node.value, image):
                 continue
-            for child in _versions_beside_the_name(node, image):
-                tag, digest = split_tag(child.value)
-                if digest or not tag:
-                    continue
-                other = live_image(f"{image.name}:{tag}")  # None if it is not a valid tag
-                if other is None or other.tag == image.tag:
-                    continue
-                if not _has_another_owner(tree, child, target):
-                    yield tree.line(child)
+            if not _has_another_owner(tree, version_node, target):
+                yield tree.line(version_node)
+
+
+def _is_other_tag(text: str, image: Image) -> bool:
+    """Return whether a value is a tag without a digest, and differs from the image's tag."""
+    tag, digest = split_tag(text)
+    if digest or not tag:
+        return False
+    other = live_image(f"{image.name}:{tag}")  # None if it is not a valid tag
+    return other is not None and other.tag != image.tag
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
-    """Yield the versions in a mapping whose keys match a key with the image's name."""
-    scalars = {
-        re.sub("[_-]", "", key.lower()): child
-        for key, child in entries(mapping).items()
-        if child.kind == "scalar" and not child.null and child.value
-    }
-    stems = {
-        stem
-        for key, child in scalars.items()
-        for stem in _stems(_NAME, key)
-        if _is_name_of(child.value, scalars, image)
-    }
+    """Yield the versions in a mapping whose keys belong to a key with the image's name, such as
+    `workerTag` next to `workerImage`.
+    """
+    scalars: dict[str, Node] = {}
+    for key, child in entries(mapping).items():
+        if child.kind == "scalar" and not child.null and child.value:
+            normalized_key = re.sub("[_-]", "", key.lower())
+            scalars[normalized_key] = child
+    name_stems: set[str] = set()
     for key, child in scalars.items():
-        if stems & _stems(_VERSION, key):
+        stems = _stems(_NAME, key)
+        if stems and _is_name_of(child.value, scalars, image):
+            name_stems |= stems
+    for key, child in scalars.items():
+        if name_stems & _stems(_VERSION, key):
             yield child
 
 
@@ -171,31 +179,35 @@ def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
 def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     """Return whether a value is the image's name: in full, next to a registry key, or without a
     registry.
+
+    `siblings` are the scalars in the same mapping, by key.
     """
     registries = [node.value for key, node in siblings.items() if _REGISTRY.fullmatch(key)]
-    for full_name in (name, *(f"{registry}/{name}" for registry in registries)):
+    names_with_registry = [f"{registry}/{name}" for registry in registries]
+    for full_name in (name, *names_with_registry):
         named = live_image(full_name)
         if named and named.identity == image.identity:
             return True
     if registries:
         return False
-    _, short_name = split_registry(image.name)
-    return name == short_name and short_name != image.name
+    _, name_without_registry = split_registry(image.name)
+    return name == name_without_registry and name_without_registry != image.name
 
 
-def _lines(tree: Tree, target: Target, image: Image) -> Iterator[int]:
+def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:
     """Yield the line of each scalar that is the whole reference at a different version."""
+    # The nodes are in document order, so each line break is counted only once.
     line = 1
     counted_until = 0  # the position up to which `line` counts the line breaks
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind != "scalar" or not _differs(node.value, image):
-                continue
-            if tree.key_of(node) is node or _has_another_owner(tree, node, target):
-                continue
-            line += tree.text.count("\n", counted_until, node.start)
-            counted_until = node.start
-            yield line
+    for node in walk(*tree.roots):
+        if node.kind != "scalar" or not _differs(node.value, image):
+            continue
+        is_key = tree.key_of(node) is node
+        if is_key or _has_another_owner(tree, node, target):
+            continue
+        line += tree.text.count("\n", counted_until, node.start)
+        counted_until = node.start
+        yield line
 
 
 def _differs(text: str, image: Image) -> bool:
@@ -217,12 +229,13 @@ def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
     key = tree.key_of(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    managed_names = {key_path(tree, node)}
-    if key is not None and key.value == "value":  # of a parameter
-        name = value(tree.parent(node), "name")
-        if name is not None:
-            managed_names.add(name.value)
-    if not managed_names.isdisjoint(target.managed):
+    # An alias may write the scalar under its key path, or under its parameter's name.
+    possible_names = {key_path(tree, node)}
+    if key is not None and key.value == "value":
+        parameter_name = value(tree.parent(node), "name")
+        if parameter_name is not None:
+            possible_names.add(parameter_name.value)
+    if not possible_names.isdisjoint(target.managed):
         return True
     identity = target.image.identity
     if target.kind == "manifests":

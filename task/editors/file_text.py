@@ -34,9 +34,10 @@ def chosen(files: Files, target: Target) -> str:
     AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
     1343).
     """
-    if target.path in files:
-        return target.path
-    return next((path for path in target.fallbacks if path in files), target.path)
+    for path in (target.path, *target.fallbacks):
+        if path in files:
+            return path
+    return target.path
 
 
 def text_of(files: Files, path: str) -> str | None:
@@ -44,18 +45,7 @@ def text_of(files: Files, path: str) -> str | None:
 
     Raises TargetError if the file must not be edited.
     """
-    # In Git, a link or a file cannot contain other files. Writing below it would replace it with a
-    # folder.
-    parent = posixpath.dirname(path)
-    while parent:
-        if parent in files and files[parent].mode in {*_FILES, *_LINKS}:
-            kind, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
-            raise TargetError(
-                f"{parent} is {kind}, not a folder",
-                hint=hint,
-                subject=path,
-            )
-        parent = posixpath.dirname(parent)
+    _refuse_file_as_folder(files, path)
     if path not in files:
         return None
     file = files[path]
@@ -73,6 +63,24 @@ def text_of(files: Files, path: str) -> str | None:
         message = "is stored in Git LFS: Git has only a pointer, not the text"
         raise TargetError(message, hint=f"git lfs untrack {path}", subject=path)
     return file.text
+
+
+def _refuse_file_as_folder(files: Files, path: str) -> None:
+    """Raise TargetError if a parent folder of the path is a file or a link.
+
+    In Git, a link or a file cannot contain other files. Writing below it would replace it with a
+    folder.
+    """
+    parent = posixpath.dirname(path)
+    while parent:
+        if parent in files and files[parent].mode in {*_FILES, *_LINKS}:
+            kind, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
+            raise TargetError(
+                f"{parent} is {kind}, not a folder",
+                hint=hint,
+                subject=path,
+            )
+        parent = posixpath.dirname(parent)
 
 
 def refuse_executable(files: Files) -> None:
@@ -135,16 +143,17 @@ def result(
     Both are empty if the text is unchanged. If only quotes or a comment changed, the first edit
     shows where.
     """
-    old = files.get(path, File(""))
-    if text == old.text:
+    old_file = files.get(path, File(""))
+    if text == old_file.text:
         return {}, ()
-    changed = [edit for edit in edits if edit.old != edit.new]
-    return {path: File(text, old.mode)}, tuple(changed or edits[:1])
+    new_file = File(text, old_file.mode)
+    changing_edits = [edit for edit in edits if edit.old != edit.new]
+    return {path: new_file}, tuple(changing_edits or edits[:1])
 
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
-    """Return the image's name as spelled in the first value that contains it, or else as in the
-    annotation.
+    """Return the image's name as spelled in the first of these texts that refers to the image, or
+    else as in the annotation.
     """
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
@@ -152,7 +161,10 @@ def spelled(image: Image, target: Target, *texts: str) -> str:
         image_in_text = live_image(text) if text else None
         if image_in_text and image_in_text.identity == image.identity:
             return image_in_text.name
-    return target.image.name if target.image.identity == image.identity else image.name
+    annotated_image = target.image
+    if annotated_image.identity == image.identity:
+        return annotated_image.name
+    return image.name
 
 
 def identity_of(name: str) -> str:
@@ -169,18 +181,20 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
     Several aliases may track the same image, such as an app and its migration. An alias with an
     annotated name gets only the entry with that name. An alias without one gets all other entries.
+    `key` is the annotation with the name.
     """
     annotated = identity_of(getattr(target.keys, key))
     if annotated and annotated == name:
         return True
-    annotated_elsewhere = {identity_of(getattr(other, key)) for other in target.others} - {""}
-    if name in annotated_elsewhere:
+    names_of_others = [identity_of(getattr(other, key)) for other in target.others]
+    if name and name in names_of_others:
         return False
     if not annotated:
         return True
     # The entry has a different name than the annotated one, so it belongs to another alias of the
     # image, if there is one.
-    return all(other.identity != target.image.identity for other in target.others)
+    identities_of_others = [other.identity for other in target.others]
+    return target.image.identity not in identities_of_others
 
 
 def refuse_taken(target: Target) -> None:
@@ -188,9 +202,8 @@ def refuse_taken(target: Target) -> None:
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if not target.others or belongs(name, target, "kustomize_name"):
         return
-    owner = next(
-        other.alias for other in target.others if identity_of(other.kustomize_name) == name
-    )
+    owners = [other.alias for other in target.others if identity_of(other.kustomize_name) == name]
+    owner = owners[0]
     own_key = f"{target.alias or '<alias>'}.kustomize.image-name"
     raise AnnotationError(
         f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"
@@ -206,7 +219,9 @@ def tag_value(image: Image) -> str:
 
     Charts add a colon before the value, and `name:sha256:…` is not a valid reference.
     """
-    return f"{image.tag or 'latest'}@{image.digest}" if image.digest else image.tag
+    if not image.digest:
+        return image.tag
+    return f"{image.tag or 'latest'}@{image.digest}"
 
 
 def split_tag(text: str) -> tuple[str, str]:
@@ -222,4 +237,6 @@ def about(path: str) -> Iterator[None]:
     try:
         yield
     except TaskError as error:
-        raise error if error.subject else error.about(path) from error
+        if error.subject:
+            raise
+        raise error.about(path) from error

@@ -53,11 +53,15 @@ def read(files: Files, target: Target) -> Reading:
     if image_value.kind == "missing":
         return Reading(name, file=target.path)
     node = resolved(image_value.node)
+    tag = ""
+    digest = ""
     if image_value.kind == "tag":
         tag, digest = split_tag(node.value)
     else:
         reference = live_image(node.value)
-        tag, digest = (reference.tag, reference.digest) if reference else ("", "")
+        if reference is not None:
+            tag = reference.tag
+            digest = reference.digest
     return Reading(name, tag, digest, sound=sound(node), file=target.path)
 
 
@@ -73,9 +77,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             tree, edit = _with_image_value(old_tree, path, image_value, image)
             if tree.text != old_tree.text:
                 edits.append(edit)
-        hits = [hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new]
-        edits += [hit.edit(path, tree) for hit in hits]
-        tree = splice(tree, [(require_unshared(tree, hit.node), hit.new) for hit in hits])
+
+        outdated = [
+            hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new
+        ]
+        edits += [hit.edit(path, tree) for hit in outdated]
+        changes = [(require_unshared(tree, hit.node), hit.new) for hit in outdated]
+        tree = splice(tree, changes)
     return result(files, path, tree.text, edits)
 
 
@@ -89,11 +97,13 @@ def _with_image_value(
     node = image_value.node
     key = key_path(tree, node)
     if image_value.kind == "missing":
+        tag = tag_value(image)
+        changed = add(tree, require_unshared(tree, node), {"tag": tag})
+        return changed, Edit(path, f"{key}.tag", "", tag)
+    if image_value.kind == "reference":
+        text = replace(image, name=image_value.name).reference
+    else:
         text = tag_value(image)
-        changed = add(tree, require_unshared(tree, node), {"tag": text})
-        return changed, Edit(path, f"{key}.tag", "", text)
-    is_reference = image_value.kind == "reference"
-    text = replace(image, name=image_value.name).reference if is_reference else tag_value(image)
     return with_texts(tree, [(node, text)]), Edit(path, key, resolved(node).value, text)
 
 
@@ -104,14 +114,8 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
-    namespace, _, release = target.application.rpartition("/")
     for root in tree.roots:
-        if _text_at_path(tree, root, "kind") != "HelmRelease":
-            continue
-        if release and _text_at_path(tree, root, "metadata.name") != release:
-            continue
-        # "": Kustomize or kubectl adds the namespace later
-        if _text_at_path(tree, root, "metadata.namespace") not in {"", namespace}:
+        if not _is_helm_release(tree, root, target):
             continue
         values = find(tree, root, parse_path("spec.values"))
         if values is None:
@@ -123,7 +127,8 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
             image_value = _tag(resolved(holder))
             if image_value is not None:
                 return image_value
-    if next(marked(tree, target, None), None):  # there is a marker
+    first_marked = next(marked(tree, target, None), None)
+    if first_marked is not None:
         return None
     hint = (
         "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
@@ -135,6 +140,17 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
     )
 
 
+def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
+    """Return whether a document is the target's HelmRelease."""
+    namespace, _, release = target.application.rpartition("/")
+    if _text_at_path(tree, root, "kind") != "HelmRelease":
+        return False
+    if release and _text_at_path(tree, root, "metadata.name") != release:
+        return False
+    # "": Kustomize or kubectl adds the namespace later
+    return _text_at_path(tree, root, "metadata.namespace") in {"", namespace}
+
+
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
     """Return the value at a key path, or "" if the path is missing."""
     node = find(tree, root, parse_path(path))
@@ -142,21 +158,25 @@ def _text_at_path(tree: Tree, root: Node, path: str) -> str:
 
 
 def _tag(holder: Node) -> ImageValue | None:
-    """Return the tag's place if the image has a form that Flux v1 supported, else None.
+    """Return the tag's place in the values of a container, or None if they do not specify an image.
 
-    The forms are `image: {repository, tag}`, `image: name` next to `tag:`, and `image: name:tag`.
+    The image may have any form that Flux v1 supported: `image: {repository, tag}`, `image: name`
+    next to `tag:`, or `image: name:tag`.
     """
-    image = value(holder, "image") if holder.kind == "mapping" else holder
+    is_mapping = holder.kind == "mapping"
+    image = value(holder, "image") if is_mapping else holder
     if image is None:
         return _tag_in(holder, "")
-    node = resolved(image)
-    if node.kind == "mapping":
-        return _tag_in(node, "")
-    reference = live_image(node.value) if node.kind == "scalar" else None
+    image_node = resolved(image)
+    if image_node.kind == "mapping":
+        return _tag_in(image_node, "")
+    if image_node.kind != "scalar":
+        return None
+    reference = live_image(image_node.value)
     if reference is None:
         return None
-    if holder.kind == "mapping" and not reference.tag:
-        separate_tag = _tag_in(holder, node.value)
+    if is_mapping and not reference.tag:
+        separate_tag = _tag_in(holder, image_node.value)
         if separate_tag and separate_tag.kind == "tag":
             return separate_tag
     return ImageValue(image, "reference", reference.name)
@@ -170,10 +190,11 @@ def _tag_in(mapping: Node, name: str) -> ImageValue | None:
     """
     if not name:
         repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")
-        name = repository.value if repository else ""
+        if repository is not None:
+            name = repository.value
     tag = value(mapping, "tag")
-    if tag and resolved(tag).kind == "scalar":
-        return ImageValue(tag, "tag", name)
-    if name and tag is None:
-        return ImageValue(mapping, "missing", name)
-    return None
+    if tag is None:
+        return ImageValue(mapping, "missing", name) if name else None
+    if resolved(tag).kind != "scalar":
+        return None
+    return ImageValue(tag, "tag", name)

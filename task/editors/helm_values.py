@@ -88,29 +88,35 @@ def read(files: Files, target: Target) -> Reading:
                 nodes[key] = node
     # In Helm, spaces around a quoted tag are part of the tag.
     is_sound = all(sound(node) and node.value == node.value.strip() for node in nodes.values())
-    texts = {key: node.value if keys.spec else node.value.strip() for key, node in nodes.items()}
+    texts = {key: node.value for key, node in nodes.items()}
+    if not keys.spec:
+        texts = {key: text.strip() for key, text in texts.items()}
     return reading_of(texts, keys, path, sound=is_sound)
 
 
 def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) -> Reading:
     """Return the image that the values at these keys specify, from a values file or from
     parameters.
+
+    `texts` are the values, by key. `sound` is false if one of them must be rewritten.
     """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
         if image is None:
             return Reading(sound=sound, file=path)
         return Reading(image.name, image.tag, image.digest, sound=sound, file=path)
-    tag, digest = split_tag(texts.get(keys.tag, ""))
-    if keys.digest:
-        if digest:  # it belongs in the digest's own key
-            sound = False
-        if tag and keys.digest not in texts:  # the chart's own digest would remain
-            sound = False
-        digest = texts.get(keys.digest, "")
-        if _HEX.fullmatch(digest):
-            digest = f"sha256:{digest}"
-    return Reading(texts.get(keys.name, ""), tag, digest, sound=sound, file=path)
+    name = texts.get(keys.name, "")
+    tag, digest_in_tag = split_tag(texts.get(keys.tag, ""))
+    if not keys.digest:
+        return Reading(name, tag, digest_in_tag, sound=sound, file=path)
+    if digest_in_tag:  # it belongs in the digest's own key
+        sound = False
+    if tag and keys.digest not in texts:  # the chart's own digest would remain
+        sound = False
+    digest = texts.get(keys.digest, "")
+    if _HEX.fullmatch(digest):
+        digest = f"sha256:{digest}"
+    return Reading(name, tag, digest, sound=sound, file=path)
 
 
 def _used_keys(keys: Keys) -> Keys:
@@ -130,12 +136,9 @@ def _used_keys(keys: Keys) -> Keys:
             f"helm.image-name and helm.image-tag are both {keys.name!r}",
             hint=hint,
         )
-    tag, name = (keys.tag, keys.name) if keys.tag else ("image.tag", "image.name")
-    return Keys(
-        tag=tag,
-        name=name,
-        digest=keys.digest,
-    )
+    if keys.tag:
+        return Keys(tag=keys.tag, name=keys.name, digest=keys.digest)
+    return Keys(tag="image.tag", name="image.name", digest=keys.digest)
 
 
 def _scalar_at(tree: Tree, key: str) -> Node | None:
@@ -181,7 +184,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 # written
                 continue
             new = _new_value(key, keys, old, target, image)
-            tree = _put(tree, key, new, target)
+            tree = _with_value(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
     _refuse_locked(files, path, edits)
     return result(files, path, tree.text, edits)
@@ -231,13 +234,13 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     path = chosen(files, target)
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
+    shared_keys: list[str] = []
     with about(path):
         if first(tree).null:
             return ()
-        written_keys = filter(None, (keys.spec or keys.tag, keys.digest))
-        return tuple(
-            other for key in written_keys for other in _keys_that_change_too(tree, key, target)
-        )
+        for key in filter(None, (keys.spec or keys.tag, keys.digest)):
+            shared_keys += _keys_that_change_too(tree, key, target)
+    return tuple(shared_keys)
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -246,29 +249,43 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     Raises the same errors as `read`.
     """
     path = chosen(files, target)
-    found = []
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
         root = first(tree)
         if not tree.roots:
             return ()
+        missing_keys = []
         name_key = keys.name if target.keys.name else ""
         for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
             node, missing = locate(tree, root, steps)
-            if not missing or node.kind != "mapping":
-                continue
-            step_texts = [step.text for step in steps]
-            first_missing = len(steps) - len(missing)  # the number of the step
-            siblings = []
-            for name, _ in islice(pairs(node), MOST_BESIDE):
-                step_texts[first_missing] = name.value
-                sibling = ".".join(text.replace(".", "\\.") for text in step_texts)
-                if _single_value_at(tree, root, sibling):
-                    siblings.append(sibling)
-            found.append((key, tuple(siblings)))
-    return tuple(found)
+            if missing and node.kind == "mapping":
+                existing_steps = steps[: len(steps) - len(missing)]
+                later_steps = steps[len(existing_steps) + 1 :]
+                siblings = _siblings(tree, root, node, existing_steps, later_steps)
+                missing_keys.append((key, siblings))
+    return tuple(missing_keys)
+
+
+def _siblings(
+    tree: Tree,
+    root: Node,
+    mapping: Node,
+    steps_before: Sequence[Segment],
+    steps_after: Sequence[Segment],
+) -> tuple[str, ...]:
+    """Return the paths that differ from a missing key's path in one step, and have a scalar value.
+
+    This step is a key of the mapping, which is at `steps_before`. `steps_after` follow it.
+    """
+    paths = []
+    for name, _ in islice(pairs(mapping), MOST_BESIDE):
+        steps = (*steps_before, Segment(name.value), *steps_after)
+        path = ".".join(step.text.replace(".", "\\.") for step in steps)
+        if _single_value_at(tree, root, path):
+            paths.append(path)
+    return tuple(paths)
 
 
 def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
@@ -290,7 +307,9 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
     current = live_image(old)
     if current and current.identity == image.identity:
         return current.name
-    full_name = target.image.name if target.image.identity == image.identity else image.name
+    full_name = image.name
+    if target.image.identity == image.identity:
+        full_name = target.image.name  # as spelled in the annotation
     if current is None:
         return full_name
     current_registry, _ = split_registry(current.name)
@@ -298,7 +317,7 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
     return full_name if current_registry else short_name
 
 
-def _put(tree: Tree, key: str, text: str, target: Target) -> Tree:
+def _with_value(tree: Tree, key: str, text: str, target: Target) -> Tree:
     """Return the tree with `text` as the value at a key path. Missing mappings on the path are
     added.
     """
@@ -319,29 +338,20 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
     """
     steps = parse_path(key)
     node, missing = locate(tree, tree.root, steps)
-    if not any(ancestor.anchor for ancestor in tree.ancestors(node)):  # it cannot be shared
+    can_be_shared = any(ancestor.anchor for ancestor in tree.ancestors(node))
+    if not can_be_shared:
         return ()
     own_path = key.replace("\\.", ".")
-    own_name = steps[-1].name.lower()
-    annotated_elsewhere = [
-        claim.tag.replace("\\.", ".")
-        for claim in target.others
-        if claim.identity == target.image.identity
-    ]
     other_paths = []
     for other_steps in uses(tree, tree.root, node, missing):
         other_path = path_text(other_steps)
         if other_path == own_path:
             continue
-        other_name = other_steps[-1].name.lower()
-        is_version = other_name == own_name or other_name.endswith("tag")
         if key in (target.keys.spec, target.keys.name):
             # the value itself contains the image name
             may_change = identity_of(node.value) == target.image.identity
-        elif not is_version or other_path in annotated_elsewhere:
-            may_change = True
         else:
-            may_change = _names_image(tree, other_steps[:-1], target)
+            may_change = _may_change_too(tree, other_steps, steps[-1].name, target)
         if not may_change:
             message = (
                 f"{own_path} and {other_path} share this value through an anchor, but {other_path}"
@@ -356,8 +366,35 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
     return tuple(other_paths)
 
 
+def _may_change_too(
+    tree: Tree,
+    other_steps: Sequence[Segment],
+    own_name: str,
+    target: Target,
+) -> bool:
+    """Return whether the key at these steps may get the new version from the key called `own_name`.
+
+    If it looks like the key of a version, it must belong to the same image: because another alias
+    of the image writes it, or because the image's name is next to it.
+    """
+    other_name = other_steps[-1].name.lower()
+    is_version = other_name == own_name.lower() or other_name.endswith("tag")
+    if not is_version:
+        return True
+    other_tags_of_image = [
+        claim.tag.replace("\\.", ".")
+        for claim in target.others
+        if claim.identity == target.image.identity
+    ]
+    if path_text(other_steps) in other_tags_of_image:
+        return True
+    return _names_image(tree, other_steps[:-1], target)
+
+
 def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
-    """Return whether a mapping contains the target's image name, with or without its registry."""
+    """Return whether the mapping at these steps contains the target's image name, with or without
+    its registry.
+    """
     name, registry = _named_in(tree, mapping, target)
     if not name:
         return False
@@ -369,8 +406,8 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
 
 
 def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
-    """Return the image's name in a mapping, and its registry if the mapping has a separate registry
-    value.
+    """Return the image's name in the mapping at these steps, and its registry if the mapping has a
+    separate registry value. A missing value is "".
     """
 
     def text(key: str) -> str:
@@ -378,12 +415,15 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
         node = find(tree, tree.root, (*mapping, Segment(key)))
         return node.value if node and node.kind == "scalar" and not node.null else ""
 
-    keys: Sequence[str] = NAMES
+    name_keys = list(NAMES)
     if target.keys.name:
-        annotated = parse_path(target.keys.name)[-1]
-        keys = (annotated.name, *NAMES)
-    names = filter(None, map(text, keys))
-    return next(names, ""), text("registry")
+        annotated_key = parse_path(target.keys.name)[-1]
+        name_keys.insert(0, annotated_key.name)
+    for key in name_keys:
+        name = text(key)
+        if name:
+            return name, text("registry")
+    return "", text("registry")
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
@@ -404,7 +444,8 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
     _, own_repository = split_registry(target.image.name)
     if not registry or repository != own_repository:
         return "", ""
-    if identity_of(f"{registry}/{repository}") == target.image.identity:
+    has_own_registry = identity_of(f"{registry}/{repository}") == target.image.identity
+    if has_own_registry:
         return "", ""
     return path_text((*mapping, Segment("registry"))), registry
 
@@ -439,46 +480,65 @@ def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[
     """
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
+    digests = _digests_next_to(tag, files, target, parameters)
+    for name, digest in digests.items():
+        if name == annotated or not digest.value:
+            continue
+        hint = f"set {name} to an empty string"
+        if not keys.digest and not keys.spec:
+            hint = (
+                f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so that each"
+                " update sets it"
+            )
+        message = f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
+        raise TargetError(
+            f"{digest.where}: {message}",
+            hint=hint,
+            subject=digest.path,
+        )
+    return digests[annotated].value if annotated in digests else ""
+
+
+def _digests_next_to(
+    tag: str,
+    files: Files,
+    target: Target,
+    parameters: Iterable[Parameter],
+) -> Mapping[str, _Digest]:
+    """Return the digests that Helm gets for the tag at this key path, by key path."""
     steps = parse_path(tag)
-    digests: dict[str, _Digest] = {}  # by full key
+    digests: dict[str, _Digest] = {}
     layers = tuple(_layers(files, target, steps))
-    if any(_SET.search(text) for _, text, _ in layers):
-        for path, text, lacking in layers:
-            digests |= _in_text(path, text, steps, lacking)
+    # Parsing is slow, and most layers do not set a digest.
+    if any(_SET.search(layer.text) for layer in layers):
+        for layer in layers:
+            digests |= _in_text(layer, steps)
     for parameter in parameters:
         digests |= _in_parameter(parameter, steps)
-    for name, digest in digests.items():
-        if digest.value and name != annotated:
-            hint = f"set {name} to an empty string"
-            if not (keys.digest or keys.spec):
-                hint = (
-                    f"set {target.alias or '<alias>'}.helm.image-digest: {name}, so that each"
-                    " update sets it"
-                )
-            message = (
-                f"{name} is {digest.value[:80]!r}, so a chart that reads it ignores a new {tag}"
-            )
-            raise TargetError(
-                f"{digest.where}: {message}",
-                hint=hint,
-                subject=digest.path,
-            )
-    return digests[annotated].value if annotated in digests else ""
+    return digests
 
 
 def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
     """Return the digest that a parameter sets next to the key at these steps, by full key."""
     *parents, key = parse_path(parameter.name)
-    level = len(parents)
+    level = len(parents)  # the number of mappings around the parameter's key
     is_next_to_path = level < len(steps) and path_text(parents) == path_text(steps[:level])
     if not is_next_to_path:
         return {}
     # `--set` with null removes the key
     removes_key = parameter.value == "null" and not parameter.force_string
     value = "" if removes_key else parameter.value
-    if not _is_digest_key(key.name, value, steps[level:], ()):
+    if not _is_digest_key(key.name, value, steps[level:], siblings=()):
         return {}
     return {path_text((*parents, key)): _Digest(value, "", "the Application's parameters")}
+
+
+class _ValuesLayer(NamedTuple):
+    """Helm values that Helm merges with others."""
+
+    path: str  # "" for `helm.values`
+    text: str
+    lacking: int  # the number of leading steps of a key path that are not in the text
 
 
 class _Digest(NamedTuple):
@@ -487,13 +547,8 @@ class _Digest(NamedTuple):
     where: str  # the location in the file or in the Application
 
 
-def _layers(
-    files: Files,
-    target: Target,
-    steps: Sequence[Segment],
-) -> Iterator[tuple[str, str, int]]:
-    """Yield the layers that Helm merges, in Helm's order: the file ("" for `helm.values`), its
-    text, and the number of leading steps it lacks.
+def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[_ValuesLayer]:
+    """Yield the layers that Helm merges, in Helm's order.
 
     The file of a chart in `charts/` lacks the first step, which is the chart's name.
     """
@@ -507,41 +562,37 @@ def _layers(
         except TargetError:
             continue
         is_of_subchart = f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml")
-        yield path, text, 1 if is_of_subchart else 0
-    yield "", target.source.values, 0
+        yield _ValuesLayer(path, text, 1 if is_of_subchart else 0)
+    yield _ValuesLayer("", target.source.values, 0)
 
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
-def _in_text(
-    path: str,
-    text: str,
-    steps: tuple[Segment, ...],
-    lacking: int,
-) -> Mapping[str, _Digest]:
-    """Return the digests for the tag at these steps in a YAML layer, by full key.
-
-    The first `lacking` steps are not in the layer.
-    """
-    found: dict[str, _Digest] = {}
+def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
+    """Return the digests for the tag at these steps in a YAML layer, by full key."""
+    digests: dict[str, _Digest] = {}
     try:
-        tree = parse(text)
+        tree = parse(layer.text)
+        # Look next to each step on the way to the tag.
         node: Node | None = tree.root
-        for level in range(lacking, len(steps)):
+        for level in range(layer.lacking, len(steps)):
             if node is None or node.kind != "mapping":
                 break
             siblings = entries(node)
             for name, child in siblings.items():
                 value = _digest_in(child)
-                if _is_digest_key(name, value, steps[level:], siblings):
-                    where = f"line {tree.line(child)}" if path else "the Application's helm.values"
-                    full_key = path_text((*steps[:level], Segment(name)))
-                    found[full_key] = _Digest(value, path, where)
+                if not _is_digest_key(name, value, steps[level:], siblings):
+                    continue
+                where = "the Application's helm.values"
+                if layer.path:
+                    where = f"line {tree.line(child)}"
+                full_key = path_text((*steps[:level], Segment(name)))
+                digests[full_key] = _Digest(value, layer.path, where)
             step = steps[level]
             next_node = item(siblings.get(step.name), step.indices or ())
             node = resolved(next_node) if next_node else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
-    return found
+    return digests
 
 
 def _digest_in(node: Node) -> str:
@@ -571,21 +622,26 @@ def _is_digest_key(
     its own tag. An empty string overrides a digest.
     """
     bare_name = _bare_name(name)
-    stem = _DIGEST_WORDS.sub("", bare_name)
-    if stem == bare_name:
+    stem = _DIGEST_WORDS.sub("", bare_name)  # "web" for `webDigest`
+    has_digest_word = stem != bare_name
+    if not has_digest_word:
         return False
-    first = _bare_name(steps[0].name)
+    value_may_be_digest = not value or _DIGEST.fullmatch(value) is not None
+
+    step_name = _bare_name(steps[0].name)
     is_beside_tag = len(steps) == 1
-    stems_of_tag = {first}
-    if is_beside_tag:
-        stems_of_tag |= {"", "image", first.removesuffix("tag")}
-    may_be_digest = not value or _DIGEST.fullmatch(value) is not None
+    stems_of_tag = {step_name}
+    if is_beside_tag:  # `digest`, `imageDigest`, or next to `webTag` also `webDigest`
+        stems_of_tag |= {"", "image", step_name.removesuffix("tag")}
     if stem in stems_of_tag:
-        return may_be_digest or _DIGEST_NAME.search(bare_name) is not None
-    if not is_beside_tag or not may_be_digest:
+        # A key such as `digest` counts with any value, and `hash` only if it may be a digest.
+        return value_may_be_digest or _DIGEST_NAME.search(bare_name) is not None
+    if not is_beside_tag or not value_may_be_digest:
         return False
-    its_own_tags = {stem, f"{stem}tag"} - {first}
-    return its_own_tags.isdisjoint(_bare_name(sibling) for sibling in siblings)
+
+    # A key with its own tag: `workerDigest` next to `workerTag`.
+    other_tags = {stem, f"{stem}tag"} - {step_name}
+    return other_tags.isdisjoint(_bare_name(sibling) for sibling in siblings)
 
 
 def _bare_name(name: str) -> str:

@@ -69,11 +69,12 @@ def read(files: Files, target: Target) -> Reading:
     if not entries:
         return Reading(file=path)
     own_entries = [_replacement(entry) for entry in entries]
-    tags_are_strings = all(
-        sound(resolved(node)) for entry in entries for node in values(entry, "newTag")
-    )
     reading = reading_of(own_entries, own_entries, target, path)
-    return replace(reading, sound=reading.sound and tags_are_strings)
+    for entry in entries:
+        for tag_node in values(entry, "newTag"):
+            if not sound(resolved(tag_node)):  # not a string
+                reading = replace(reading, sound=False)
+    return reading
 
 
 def replacements(files: Files, target: Target) -> list[Replacement]:
@@ -94,13 +95,12 @@ def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
 def aliased(files: Files, target: Target) -> tuple[str, ...]:
     """Return the YAML aliases in the image's entries, such as `line 4: newTag: *version`."""
     _, tree = _load(files, target)
-    return tuple(
-        f"line {tree.line(node)}: {field}: *{node.value}"
-        for entry in _entries_of_image(tree, target)
-        for field in ("newTag", "digest")
-        for node in values(entry, field)
-        if node.kind == "alias"
-    )
+    descriptions = []
+    for entry in _entries_of_image(tree, target):
+        for field in ("newTag", "digest"):
+            aliases = [node for node in values(entry, field) if node.kind == "alias"]
+            descriptions += [f"line {tree.line(node)}: {field}: *{node.value}" for node in aliases]
+    return tuple(descriptions)
 
 
 def is_component(files: Files, folder: str) -> bool:
@@ -135,25 +135,27 @@ def reading_of(
     An image named in `kustomize.image-name` comes first. The reading is not sound if the result is
     a different image, or if the entries differ.
     """
+    identity = target.image.identity
     annotated = identity_of(target.keys.kustomize_name)
     names = list(dict.fromkeys(entry.name for entry in own_entries))
     if annotated:
         names.sort(key=lambda name: identity_of(name) != annotated)  # the annotated name first
     results = [_replacement_of(name, own_entries) for name in names]
-    is_sound = len({entry.version for entry in all_entries}) == 1
+
+    versions = {entry.version for entry in all_entries}
+    is_sound = len(versions) == 1
     if annotated:
         has_annotated_name = identity_of(names[0]) == annotated
-        gives_the_image = identity_of(results[0].name) == target.image.identity
+        gives_the_image = identity_of(results[0].name) == identity
         is_sound = is_sound and has_annotated_name and gives_the_image
+
     # An entry may have no effect, because a later one changes its result: AIU appends such
     # entries.
-    results_with_image = [
-        result
-        for result in results
-        if identity_of(result.name) == target.image.identity and result.version
+    effective = [
+        result for result in results if identity_of(result.name) == identity and result.version
     ]
-    current = (results_with_image or results)[0]
-    tags = dict.fromkeys(entry.tag for entry in (*results_with_image, *all_entries))
+    current = effective[0] if effective else results[0]
+    tags = dict.fromkeys(entry.tag for entry in (*effective, *all_entries))
     other_tags = tuple(tag for tag in tags if tag not in ("", current.tag))
     return Reading(
         current.name,
@@ -166,16 +168,21 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return the replacement for an image with this name. Kustomize applies the entries in
-    sequence.
+    """Return the replacement for an image with this name.
+
+    Kustomize applies the entries in sequence, and an entry may change the name that the next one
+    has to match.
     """
-    tag = digest = ""
+    tag = ""
+    digest = ""
     for entry in entries:
-        if entry.name == name:
-            name = entry.new or name
-            if entry.version:
-                tag = entry.tag
-                digest = entry.digest
+        if entry.name != name:
+            continue
+        if entry.new:
+            name = entry.new
+        if entry.version:
+            tag = entry.tag
+            digest = entry.digest
     return Replacement(name, "", tag, digest)
 
 
@@ -298,14 +305,13 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
 
     Existing fields are changed first. Then missing fields are added and extra fields removed.
     """
-    texts = [
-        (node, text)
-        for entry in _entries_of_image(tree, target)
-        for field, text in _wanted_fields(entry, target, image).items()
-        for node in values(entry, field)
-        if text
-    ]
-    tree = with_texts(tree, texts)
+    changes = []
+    for entry in _entries_of_image(tree, target):
+        for field, text in _wanted_fields(entry, target, image).items():
+            if text:
+                changes += [(node, text) for node in values(entry, field)]
+    tree = with_texts(tree, changes)
+
     # Each added or removed line moves the nodes after it, so the tree is searched again.
     while gap := _first_gap(tree, target, image):
         entry, field, text = gap
@@ -332,7 +338,11 @@ def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str
 
 
 def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
-    """Return the wanted fields of an entry. "" means that the field must not exist."""
+    """Return the wanted fields of an entry. "" means that the field must not exist.
+
+    `newName` is changed only in the entry with the annotated name, and only if its result is a
+    different image.
+    """
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
     current_result = _text(entry, "newName") or name
@@ -347,12 +357,8 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the file with one more entry. A missing list is added."""
     full_name = spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full_name
-    fields = {
-        "name": name,
-        "newName": full_name if name != full_name else "",
-        "newTag": image.tag,
-        "digest": image.digest,
-    }
+    new_name = full_name if name != full_name else ""
+    fields = {"name": name, "newName": new_name, "newTag": image.tag, "digest": image.digest}
     entry: Data = {field: text for field, text in fields.items() if text}
     images = value(tree.root, "images")
     if images is None:

@@ -41,8 +41,10 @@ def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
     AnnotationErrors.
     """
     kind, section = _list_of(target.source)
-    files, _ = _as_file(_raw(_source_of(manifest, index), section), section)
-    return replace(EDITORS[kind].read(files, _without_git(target, kind)), file="")
+    source = _source_of(manifest, index)
+    files, _ = _as_file(_raw(source, section), section)
+    reading = EDITORS[kind].read(files, _without_git(target, kind))
+    return replace(reading, file="")
 
 
 def write(
@@ -57,13 +59,14 @@ def write(
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
-    files, places = _as_file(_raw(source, section), section)
+    files, positions = _as_file(_raw(source, section), section)
     changed, edits = EDITORS[kind].write(files, _without_git(target, kind), image)
     if not changed:
         return (), ()
-    wanted = [_element(node, section) for node in elements(tree_of(changed, _FILE), section)]
+    new_nodes = elements(tree_of(changed, _FILE), section)
+    new_elements = [_element(node, section) for node in new_nodes]
     section_path = f"{_path(manifest, index)}/{section.name}"
-    operations = _operations(source, section, section_path, wanted, places)
+    operations = _operations(source, section, section_path, new_elements, positions)
     field = place(manifest, index, target)
     return operations, tuple(replace(edit, path=field) for edit in edits)
 
@@ -155,7 +158,7 @@ def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ..
 
 def _as_yaml(element: Any, section: Section) -> str:
     """Return a list element as YAML, or "" for an element of the wrong type."""
-    if section == override_kustomize.SECTION:
+    if section == override_kustomize.SECTION:  # images are strings
         return double_quoted(element) if isinstance(element, str) else ""
     parameter = mapping(element)
     name = parameter.get("name")
@@ -166,8 +169,8 @@ def _as_yaml(element: Any, section: Section) -> str:
     if isinstance(value, str):
         fields.append(f"value: {double_quoted(value)}")
     if section == overrides.HELM:
-        force = parameter.get("forceString") is True
-        fields.append(f"forcestring: {str(force).lower()}")
+        force_string = "true" if parameter.get("forceString") is True else "false"
+        fields.append(f"forcestring: {force_string}")
     return "\n    ".join(fields)
 
 
@@ -190,32 +193,34 @@ def _operations(
     source: Mapping[str, Any],
     section: Section,
     section_path: str,
-    wanted: Sequence[Any],
-    places: Sequence[int],
+    new_elements: Sequence[Any],
+    positions: Sequence[int],
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    The first of the wanted elements are at these places in the list, and the others are new. A
-    missing list is added.
+    The first of the new elements replace those at these positions in the list, and the others are
+    appended. A missing list is added.
     """
-    added = list(wanted[len(places) :])
+    replacing = new_elements[: len(positions)]
+    appended = list(new_elements[len(positions) :])
     fields = source.get(section.name)
     # JSON patch does not add parents: if a section or list is missing, an `add` below it fails
     # ("doc is missing path").
     if not isinstance(fields, dict):
-        return (_operation("add", section_path, {section.list: added}),)
+        return (_operation("add", section_path, {section.list: appended}),)
     list_path = f"{section_path}/{section.list}"
     old_elements = fields.get(section.list)
     if not isinstance(old_elements, list):
-        return (_operation("add", list_path, added),)
+        return (_operation("add", list_path, appended),)
+
     operations: list[Operation] = []
-    for position, new in zip(places, wanted, strict=False):
+    for position, new in zip(positions, replacing, strict=False):
         element_path = f"{list_path}/{position}"
         old = old_elements[position]
         changes = _changes_of_element(element_path, old, new)
         if changes:
             operations += [_operation("test", element_path, old), *changes]
-    operations += [_operation("add", f"{list_path}/-", element) for element in added]
+    operations += [_operation("add", f"{list_path}/-", element) for element in appended]
     return tuple(operations)
 
 
@@ -223,13 +228,16 @@ def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
     """Return the operations that turn the element at this path into the new one."""
     if isinstance(new, str):
         return [_operation("replace", path, new)] if new != old else []
-    # Field by field, so that unknown fields are kept. An absent forceString means false.
-    return [
-        _operation("add", f"{path}/{name}", value)
-        for name, value in new.items()
-        if (old.get(name) or False) != (value or False)
-    ]
+    # Field by field, so that unknown fields are kept.
+    operations = []
+    for name, new_value in new.items():
+        # an absent forceString means false
+        old_value = old.get(name) or False
+        if old_value != (new_value or False):
+            operations.append(_operation("add", f"{path}/{name}", new_value))
+    return operations
 
 
 def _operation(op: str, path: str, value: Any) -> Operation:
+    """Return an operation of a JSON patch."""
     return {"op": op, "path": path, "value": value}

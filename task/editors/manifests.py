@@ -106,17 +106,22 @@ def read(files: Files, target: Target) -> Reading:
     Raises TargetError if no manifest contains the image.
     """
     broken: list[TaskError] = []
-    trees = _trees(files, target, broken)
-    hits = [(path, hit) for path, tree in trees for hit in _hits(tree, target, None)]
+    hits: list[Hit] = []
+    first_path = ""
+    for path, tree in _trees(files, target, broken):
+        hits_in_file = list(_hits(tree, target, None))
+        if hits_in_file and not hits:
+            first_path = path
+        hits += hits_in_file
     if not hits:
         raise _no_such_image(target, broken)
-    images = [hit.old for _, hit in hits]
+
+    images = [hit.old for hit in hits]
     name, tag, digest = first_parts(images)
     # A scalar may have only a part of the image, such as a marked tag.
     same_tags = all(image.tag in ("", tag) for image in images)
     same_digests = all(image.digest in ("", digest) for image in images)
-    are_strings = all(sound(resolved(hit.node)) for _, hit in hits)
-    first_path, _ = hits[0]
+    are_strings = all(sound(resolved(hit.node)) for hit in hits)
     return Reading(
         name,
         tag,
@@ -155,7 +160,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     for path, tree in _trees(files, target, broken):
         with about(path):
             hits = list(_hits(tree, target, image))
-            has_image = has_image or bool(hits)
+            if hits:
+                has_image = True
             outdated = [hit for hit in hits if not has_text(hit.node, hit.new)]
             new_tree = _rewritten(tree, outdated)
         if new_tree.text != tree.text:
@@ -171,17 +177,16 @@ def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
 
     If all uses of an anchored scalar are hits, it is written only at its anchor.
     """
-    wanted = {id(hit.node): hit.new for hit in hits}
+    new_texts = {id(hit.node): hit.new for hit in hits}
     changes: dict[int, tuple[Node, str]] = {}  # by the node's id
     for hit in hits:
         anchored = resolved(hit.node)
         aliases = tree.aliases(anchored)
-        changes_with_aliases = bool(aliases) and all(
-            wanted.get(id(node)) == hit.new for node in (anchored, *aliases)
-        )
-        if changes_with_aliases and hit.node.kind == "alias":
+        texts_of_uses = {new_texts.get(id(node)) for node in (anchored, *aliases)}
+        is_written_at_anchor = bool(aliases) and texts_of_uses == {hit.new}
+        if is_written_at_anchor and hit.node.kind == "alias":
             continue
-        if not changes_with_aliases:
+        if not is_written_at_anchor:
             require_unshared(tree, hit.node)
         changes[id(hit.node)] = (hit.node, hit.new)
     return splice(tree, list(changes.values()))
@@ -205,7 +210,8 @@ def _is_in_target(path: str, target: Target) -> bool:
     folder = posixpath.dirname(path)
     if folder == target.path:
         return True
-    return target.recurse and (not target.path or folder.startswith(f"{target.path}/"))
+    is_below_target = target.path == "" or folder.startswith(f"{target.path}/")
+    return target.recurse and is_below_target
 
 
 def _trees(
@@ -216,19 +222,16 @@ def _trees(
     """Yield the readable YAML files that may contain the image, by path. Record the broken ones."""
     # Called only for its errors: the path or a parent folder may be a link, a submodule, or a
     # file.
-    if target.path in files and files[target.path].mode != "040000":
+    is_folder = target.path not in files or files[target.path].mode == "040000"
+    if not is_folder:
         text_of(files, target.path)
     elif target.path:
         text_of(files, posixpath.join(target.path, "_"))
-    names = [
-        target.keys.manifests_name.rpartition("/")[2],
-        target.image.repository.rpartition("/")[2],
-    ]
+
     for path in manifests_in(files, target):
         text = files[path].text
-        # Parsing takes most of the time here, and a file without the last part of the name cannot
-        # contain the image.
-        if SIGN not in text and not any(name and name in text for name in names):
+        # Parsing takes most of the time here.
+        if not _may_contain_image(text, target):
             continue
         try:
             yield path, parse(text)
@@ -237,6 +240,17 @@ def _trees(
             if path == target.path:
                 raise
             broken.append(error.about(path))
+
+
+def _may_contain_image(text: str, target: Target) -> bool:
+    """Return whether a text has a marker, or the last part of the image's name."""
+    if SIGN in text:
+        return True
+    for name in (target.keys.manifests_name, target.image.repository):
+        last_part = name.rpartition("/")[2]
+        if last_part and last_part in text:
+            return True
+    return False
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
@@ -250,13 +264,16 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
         if other.alias:
             marked_hits += marked(tree, replace(target, alias=other.alias), None)
     marked_nodes = {id(hit.node) for hit in marked_hits}
+
     identities = {target.image.identity}
     annotated = live_image(target.keys.manifests_name)
     if annotated is not None:
         identities.add(annotated.identity)
     for node in _container_images(tree):
+        if id(node) in marked_nodes:
+            continue
         old = live_image(resolved(node).value)
-        if id(node) in marked_nodes or old is None or old.identity not in identities:
+        if old is None or old.identity not in identities:
             continue
         if belongs(old.identity, target, "manifests_name"):
             new = replace(image, name=old.name).reference if image else ""
@@ -266,7 +283,8 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     """Yield the scalars that are marked for the target's alias, in document order.
 
-    Raises TargetError if a scalar needs a digest and the image has none.
+    When reading, there is no new image, and `new` is "". Raises TargetError if a scalar needs a
+    digest and the image has none.
     """
     if SIGN not in tree.text:
         return
@@ -275,39 +293,48 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     # In annotation names, AIU up to v0.18 spells an alias `a/b` as `a_b`, so people use that
     # spelling here too.
     aliases = (alias, alias.replace("/", "_"))
-    for match in _MARKER.finditer(tree.text):
-        marker_namespace, marker_alias, part = match.groups(default="")
+    for marker in _MARKER.finditer(tree.text):
+        marker_namespace, marker_alias, part = marker.groups(default="")
         if marker_namespace != namespace or marker_alias not in aliases:
             continue
-        node = _value_before(tree, match.start())
+        node = _value_before(tree, marker.start())
         if node is None:
             continue
         text = resolved(node).value
-        blank = Image("", "", "")
-        is_one_part = part in ("tag", "digest")
-        old = replace(blank, **{part: text}) if is_one_part else live_image(text) or blank
-        yield Hit(node, old, _marked_text(part, text, target, image) if image else "")
+        new_text = _marked_text(part, text, target, image) if image else ""
+        yield Hit(node, _marked_image(part, text), new_text)
 
 
-def _value_before(tree: Tree, at: int) -> Node | None:
+def _marked_image(part: str, text: str) -> Image:
+    """Return the image in a scalar that holds this part of it: "tag", "digest", "name", or "" for
+    the whole image. Unknown parts of the image are "".
+    """
+    unknown = Image("", "", "")
+    if part == "tag":
+        return replace(unknown, tag=text)
+    if part == "digest":
+        return replace(unknown, digest=text)
+    return live_image(text) or unknown
+
+
+def _value_before(tree: Tree, comment_start: int) -> Node | None:
     """Return the value before a comment on the same line.
 
     Returns None if there is only a key, or if the `#` is part of a value.
     """
-    start = line_start(tree.text, at)
-    last = None
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind not in {"scalar", "alias"}:
-                continue
-            if node.start <= at < node.end:
-                return None
-            if start <= node.start and node.end <= at:
-                last = node
-    if last is None:
+    start_of_line = line_start(tree.text, comment_start)
+    last_before = None
+    for node in walk(*tree.roots):
+        if node.kind not in {"scalar", "alias"}:
+            continue
+        if node.start <= comment_start < node.end:
+            return None
+        if start_of_line <= node.start and node.end <= comment_start:
+            last_before = node
+    if last_before is None:
         return None
-    is_key = tree.key_of(last) is last
-    return None if is_key else last
+    is_key = tree.key_of(last_before) is last_before
+    return None if is_key else last_before
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
@@ -334,9 +361,12 @@ def _container_images(tree: Tree) -> Iterator[Node]:
     The images in a list that aliases repeat are yielded once.
     """
     for root in tree.roots:
-        if value(root, "apiVersion") is None or value(root, "kind") is None:
+        is_manifest = value(root, "apiVersion") is not None and value(root, "kind") is not None
+        if not is_manifest:
             continue
-        names = _LISTS.union(*(engine.names for engine in _engines_in(root)))
+        names = set(_LISTS)
+        for engine in _engines_in(root):
+            names |= engine.names
         for container in _containers_below(root, names):
             image = value(container, "image")
             if image and resolved(image).kind == "scalar":
@@ -353,7 +383,7 @@ def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
                 continue
             if child.kind == "sequence":
                 yield from child.children
-            elif key.value not in _LISTS:
+            elif key.value not in _LISTS:  # a workflow engine's key, with one container
                 yield child
 
 

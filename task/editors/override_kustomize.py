@@ -81,26 +81,38 @@ def read(files: Files, target: Target) -> Reading:
         return Reading(file=path)
     replacements = _replacements(own_entries)
     reading = reading_of(edited(replacements), replacements, target, path)
-    give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
-    return replace(reading, sound=reading.sound and give_the_image)
+    all_give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
+    return replace(reading, sound=reading.sound and all_give_the_image)
 
 
 def read_below(files: Files, target: Target) -> Reading:
     """Return the version in the entries that Argo CD uses if the override file does not have any.
 
-    The kustomization file is the one in the source's path.
+    These are the entries of the kustomization file in the source's path, and those of the spec or
+    the common file.
     """
-    spec = [parse_entry(text) for text in target.source.images]
     if target.kind == "kustomize-override":
+        lower_entries: list[KustomizeImage] = []
         lower_layer = _lower_layer(files, replace(target, carry=None))
-        spec = [entry for entry, _ in lower_layer.origins.values()] if lower_layer.used else []
+        if lower_layer.used:
+            lower_entries = [entry for entry, _ in lower_layer.origins.values()]
+    else:
+        lower_entries = [parse_entry(text) for text in target.source.images]
+    lower_replacements = _replacements(
+        entry for entry in lower_entries if _is_of_image(entry, target)
+    )
+
     folder = target.source.path.strip("/")
     in_file: list[Replacement] = []
     with suppress(TargetError):  # the file may not exist, or may be in a different repository
         in_file = kustomization.replacements(files, replace(target, path=folder))
-    in_spec = _replacements(entry for entry in spec if _is_of_image(entry, target))
-    replacements = edited([*in_file, *in_spec]) if in_spec else in_file
-    return reading_of(replacements, replacements, target, "") if replacements else Reading()
+
+    replacements = in_file
+    if lower_replacements:
+        replacements = edited([*in_file, *lower_replacements])
+    if not replacements:
+        return Reading()
+    return reading_of(replacements, replacements, target, "")
 
 
 def given_replacements(images: Iterable[str]) -> list[Replacement]:
@@ -117,18 +129,17 @@ def edited(entries: Iterable[Replacement]) -> list[Replacement]:
 
 
 def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
-    """Return the entries in the form used in a kustomization file."""
-    images = [(entry.left, live_image(entry.right)) for entry in entries]
-    return [
-        Replacement(
-            left or image.name,
-            image.name if left else "",
-            image.tag,
-            image.digest,
-        )
-        for left, image in images
-        if image
-    ]
+    """Return the entries in the form used in a kustomization file, without those that are not an
+    image.
+    """
+    replacements = []
+    for entry in entries:
+        image = live_image(entry.right)
+        if image is not None:
+            name = entry.left or image.name
+            new_name = image.name if entry.left else ""
+            replacements.append(Replacement(name, new_name, image.tag, image.digest))
+    return replacements
 
 
 def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
@@ -164,22 +175,24 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     old_entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
     wanted_entries = _wanted_entries(tree, lower_layer, target, image)
+    missing = _entries_to_append(wanted_entries, lower_layer, target, image)
     changes = [
         (node, old, new)
         for (node, old), new in zip(old_entries, wanted_entries, strict=True)
         if new != old
     ]
-    missing = _entries_to_append(wanted_entries, lower_layer, target, image)
 
     def key_of(node: Node) -> str | None:
+        """Return an entry's key, or None for one of the image's own entries."""
         entry = parse_entry(resolved(node).value)
         return None if _is_of_image(entry, target) else entry.key
 
     with about(path):
         tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
         tree = grow(tree, SECTION, [entry.text for entry in missing])
-        added = {entry.key for entry in missing if not _is_of_image(entry, target)}
-        tree = follow(tree, SECTION, lower_layer, key_of, added)
+        added_keys = {entry.key for entry in missing if not _is_of_image(entry, target)}
+        tree = follow(tree, SECTION, lower_layer, key_of, added_keys)
+
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
     removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
@@ -202,28 +215,32 @@ def _wanted_entries(
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
-    """Return the wanted text of each entry in the file: the image's own entries have the new
-    version, and copies follow their origin.
+    """Return the wanted form of each entry in the file: the image's own entries have the new
+    version, copies follow their origin, and the others are unchanged.
     """
     origins = lower_layer.origins
     wanted_entries: list[KustomizeImage] = []
     own_numbers: list[int] = []
     for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
-        wanted = entry
         if _is_of_image(entry, target):
             own_numbers.append(number)
-            wanted = _at_version(entry, origins, target, image)
+            wanted_entries.append(_at_version(entry, origins, target, image))
         elif lower_layer.copied and entry.key in origins and is_copy(tree, node):
             original, _ = origins[entry.key]
-            if _as_kustomize_reads(entry) != _as_kustomize_reads(original):
-                wanted = original
-        wanted_entries.append(wanted)
+            # An entry with the same meaning keeps its spelling.
+            wanted_entries.append(original if _differ(entry, original) else entry)
+        else:
+            wanted_entries.append(entry)
+
     annotated = target.keys.kustomize_name
+    if not annotated or not own_numbers:
+        return wanted_entries
     keys = {entry.key for entry in wanted_entries}
-    if annotated and own_numbers and identity_of(annotated) not in keys:
-        # replaces a different name that resulted in the image
-        first = own_numbers[0]
-        wanted_entries[first] = KustomizeImage(annotated, wanted_entries[first].right)
+    if identity_of(annotated) not in keys:
+        # So far, the image replaces a different name. Its first entry gets the annotated one.
+        first_number = own_numbers[0]
+        first_entry = wanted_entries[first_number]
+        wanted_entries[first_number] = KustomizeImage(annotated, first_entry.right)
     return wanted_entries
 
 
@@ -234,25 +251,28 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     if target.carry is False:
         return ()
     _, tree = load(files, target, SECTION)
+    entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
-    strays = dict[str, Stray]()
-    entries = _entries(elements(tree, SECTION))
+
+    strays_by_key: dict[str, Stray] = {}
     for node, entry in entries:
+        if entry.key not in origins or _is_of_image(entry, target):
+            continue
         names = {entry.key, entry.identity, entry.left, entry.right}
-        is_managed = not names.isdisjoint(target.managed)
-        if entry.key not in origins or is_managed or _is_of_image(entry, target):
+        if not names.isdisjoint(target.managed):  # an alias of the Application writes it
             continue
         original, comment = origins[entry.key]
-        differs = _as_kustomize_reads(entry) != _as_kustomize_reads(original)
-        if differs and not is_copy(tree, node):
-            strays[_key(entry)] = Stray(_key(entry), comment, hidden=False)
-    if not lower_layer.copied:
-        keys_in_file = {entry.key for _, entry in entries}
-        for key, (entry, comment) in origins.items():
-            if key not in keys_in_file and not _is_of_image(entry, target):
-                strays[_key(entry)] = Stray(_key(entry), comment, hidden=True)
-    return tuple(strays.values())
+        if _differ(entry, original) and not is_copy(tree, node):
+            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=False)
+    if lower_layer.copied:
+        return tuple(strays_by_key.values())
+
+    keys_in_file = {entry.key for _, entry in entries}
+    for key, (entry, comment) in origins.items():
+        if key not in keys_in_file and not _is_of_image(entry, target):
+            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=True)
+    return tuple(strays_by_key.values())
 
 
 def _key(entry: KustomizeImage) -> str:
@@ -267,11 +287,15 @@ Origins = Mapping[str, tuple[KustomizeImage, str]]
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
-    def common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
+    """Return the entries that Argo CD would use if the override file had none."""
+
+    def read_common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
+        """Return the entries of the common file's list, by key."""
         return {entry.key: entry for _, entry in _entries(nodes)}
 
-    spec = {entry.key: entry for entry in map(parse_entry, target.source.images)}
-    return read_lower_layer(files, target, SECTION, spec, common)
+    spec_entries = map(parse_entry, target.source.images)
+    spec_by_key = {entry.key: entry for entry in spec_entries}
+    return read_lower_layer(files, target, SECTION, spec_by_key, read_common)
 
 
 def _at_version(
@@ -280,13 +304,21 @@ def _at_version(
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return the image's entry with the new version, keeping the spelling of the image's name."""
-    originals = (original.right for original, _ in origins.values())
+    """Return the image's entry with the new version, keeping the spelling of the image's name.
+
+    An entry that is only the annotated name becomes `name=image`.
+    """
+    originals = [original.right for original, _ in origins.values()]
     full_name = spelled(image, target, entry.right, *originals)
     left = entry.left
     if not left and entry.identity != image.identity:
         left = target.keys.kustomize_name
     return KustomizeImage(left, replace(image, name=full_name).reference)
+
+
+def _differ(entry: KustomizeImage, original: KustomizeImage) -> bool:
+    """Return whether Kustomize treats two entries differently. Other spellings do not count."""
+    return _as_kustomize_reads(entry) != _as_kustomize_reads(original)
 
 
 def _as_kustomize_reads(entry: KustomizeImage) -> tuple[str, ...]:
@@ -306,22 +338,26 @@ def _entries_to_append(
     """Return the entries to append to the file's `entries`: those of the lower layer that the file
     lacks, and the image's own entry if there is none.
     """
-    keys = {entry.key for entry in entries}
+    keys_in_file = {entry.key for entry in entries}
     missing = []
     for original, _ in lower_layer.origins.values():
-        if original.key in keys:
+        if original.key in keys_in_file:
             continue
         if _is_of_image(original, target):
             missing.append(_at_version(original, lower_layer.origins, target, image))
         elif lower_layer.copied:
             missing.append(original)
-    all_entries = (*entries, *missing)
+
     annotated = target.keys.kustomize_name
-    if any(
-        entry.key == identity_of(annotated) if annotated else _is_of_image(entry, target)
-        for entry in all_entries
-    ):
+    all_entries = [*entries, *missing]
+    if annotated:
+        annotated_key = identity_of(annotated)
+        has_own_entry = any(entry.key == annotated_key for entry in all_entries)
+    else:
+        has_own_entry = any(_is_of_image(entry, target) for entry in all_entries)
+    if has_own_entry:
         return missing
-    originals = (original.right for original, _ in lower_layer.origins.values())
+    originals = [original.right for original, _ in lower_layer.origins.values()]
     full_name = spelled(image, target, *originals)
-    return [*missing, KustomizeImage(annotated, replace(image, name=full_name).reference)]
+    own_entry = KustomizeImage(annotated, replace(image, name=full_name).reference)
+    return [*missing, own_entry]

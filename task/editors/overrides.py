@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
@@ -37,6 +37,7 @@ from task.editors.yaml.edit import (
     drop_items,
     line_end,
     only_blank,
+    reads_as,
     require_unshared,
     splice,
 )
@@ -62,6 +63,8 @@ T = TypeVar("T")  # a list element
 # reads the elements in the common file's list, by key
 Common = Callable[[Sequence[Node]], Mapping[str, T]]
 KeyOf = Callable[[Node], str | None]  # an element's key, or None for one of the image's elements
+# returns the wanted content of an element, or None to leave the element unchanged
+WantedOf = Callable[[Tree, Node], Parameter | None]
 HELM = Section("helm", "parameters")
 PLUGIN = Section("plugin", "env")
 
@@ -125,16 +128,16 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
     or null.
     """
     node: Node | None = tree.root
-    for key in section:
+    for key in section:  # first the section's name, then the list's
         if node is None or node.null:
             return None
         if node.kind != "mapping":
             raise _shape(f"{section.name} is not a mapping")
         # Argo CD ignores case in keys, but its merge patch does not: the result would have both
         # `Helm:` and `helm:`.
-        for name, _ in pairs(node):
-            if name.value != key and name.value.lower() == key:
-                raise _shape(f"has {name.value} where Argo CD expects {key}")
+        for key_node, _ in pairs(node):
+            if key_node.value != key and key_node.value.lower() == key:
+                raise _shape(f"has {key_node.value} where Argo CD expects {key}")
         node = resolved_value(node, key)
     if node is None or node.null:
         return None
@@ -144,6 +147,7 @@ def _section_list(tree: Tree, section: Section) -> Node | None:
 
 
 def _shape(problem: str) -> TargetError:
+    """Return the error for a file that does not have the structure of an override file."""
     return TargetError(
         problem,
         hint="see Argo CD's documentation on override files, or remove the file",
@@ -169,23 +173,29 @@ def read_lower_layer(
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    matches = [origin_comment(tree, element) for element in elements(tree, section)]
-    comments = {match[1] for match in matches if match}
+    origin_comments = set()
+    for element in elements(tree, section):
+        match = origin_comment(tree, element)
+        if match:
+            origin_comments.add(match[1])
+
     common_list = None
     if common_path(target) != path:
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
+
     origins: dict[str, tuple[T, str]] = {}
     # The common file's list also replaces the spec's list.
     is_spec_used = common_list is None
-    if is_spec_used or target.carry or FROM_SPEC in comments:
+    if is_spec_used or target.carry or FROM_SPEC in origin_comments:
         origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
     if common_list:
-        in_common = common(common_list.children)
-        origins |= {key: (element, FROM_COMMON) for key, element in in_common.items()}
+        common_elements = common(common_list.children)
+        origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
+
     copied = target.carry
     if copied is None:  # a list without origin comments is not ours
-        copied = not has_list or bool(comments)
+        copied = not has_list or bool(origin_comments)
     return LowerLayer(origins, used=not has_list, copied=copied)
 
 
@@ -198,15 +208,22 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
     # filled.
     if mapping is None:
         return add(tree, tree.root, {section.name: {section.list: items}})
+    _require_own(tree, mapping)
     sequence = value(mapping, section.list)
-    for node in filter(None, (mapping, sequence)):
-        if node.kind == "alias":
-            raise TargetError(
-                f"line {tree.line(node)}: *{node.value} refers to a shared list",
-                hint="write out the list",
-            )
-        require_unshared(tree, node)
-    return add(tree, sequence, items) if sequence else add(tree, mapping, {section.list: items})
+    if sequence is None:
+        return add(tree, mapping, {section.list: items})
+    _require_own(tree, sequence)
+    return add(tree, sequence, items)
+
+
+def _require_own(tree: Tree, node: Node) -> None:
+    """Raise TargetError if a change of the node would also change another place in the file."""
+    if node.kind == "alias":
+        raise TargetError(
+            f"line {tree.line(node)}: *{node.value} refers to a shared list",
+            hint="write out the list",
+        )
+    require_unshared(tree, node)
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
@@ -215,8 +232,9 @@ def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
 
     The comment may be on any of the element's lines.
     """
-    for end in _comment_positions(tree, element):
-        if comment := _ORIGIN.fullmatch(tree.text, end, line_end(tree.text, end)):
+    for end_of_value in _comment_positions(tree, element):
+        comment = _ORIGIN.fullmatch(tree.text, end_of_value, line_end(tree.text, end_of_value))
+        if comment:
             return comment
     return None
 
@@ -228,13 +246,16 @@ def is_copy(tree: Tree, element: Node) -> bool:
 
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
     """Yield the end of each of the element's values that a comment may follow."""
-    parent = tree.parent(element)
-    in_flow_style = element.style == "{" or (parent is not None and parent.style == "{")
-    # After a flow-style element, the comment could belong to anything on the line.
-    if element.kind == "alias" or in_flow_style:
+    if element.kind == "alias":
         return
-    is_mapping = element.kind == "mapping"
-    value_nodes = [child for _, child in pairs(element)] if is_mapping else [element]
+    parent = tree.parent(element)
+    is_in_flow_style = parent is not None and parent.style == "{"
+    # After a flow-style element, the comment could belong to anything on the line.
+    if is_in_flow_style or element.style == "{":
+        return
+    value_nodes = [element]
+    if element.kind == "mapping":
+        value_nodes = [child for _, child in pairs(element)]
     for node in value_nodes:
         # in a block scalar, the comment would be part of the value
         if node.kind == "scalar" and node.style not in {"|", ">"}:
@@ -256,52 +277,71 @@ def follow(
     copy that shares its line with anything else is kept.
     """
     if lower_layer.copied:
-        kept_keys = {None, *lower_layer.origins}
-        numbers_to_drop = [
-            number
-            for number, element in enumerate(elements(tree, section))
-            if key_of(element) not in kept_keys and is_copy(tree, element)
-        ]
-        section_list = _section_list(tree, section)
-        if section_list and numbers_to_drop:
-            require_unshared(tree, section_list)
-            tree = drop_items(tree, section_list, numbers_to_drop)
+        tree = _without_outdated_copies(tree, section, lower_layer, key_of)
     splices: list[Splice] = []
     for element in elements(tree, section):
-        splices += _origin_comment_change(tree, element, key_of(element), lower_layer, added)
+        key = key_of(element)
+        old_comment = origin_comment(tree, element)
+        if key is None:
+            new_comment = ""
+        elif old_comment is None and key not in added:
+            continue  # written by a person
+        elif lower_layer.copied and key in lower_layer.origins:
+            _, new_comment = lower_layer.origins[key]
+        else:
+            continue  # the list has no copies, or this one could not be removed
+        splices += _comment_change(tree, element, old_comment, new_comment)
     return checked(tree, splices, {}) if splices else tree
 
 
-def _origin_comment_change(
+def _without_outdated_copies(
+    tree: Tree,
+    section: Section,
+    lower_layer: LowerLayer[T],
+    key_of: KeyOf,
+) -> Tree:
+    """Return the tree without the copies whose origin is gone."""
+    numbers_to_drop = []
+    for number, element in enumerate(elements(tree, section)):
+        key = key_of(element)
+        has_origin = key is None or key in lower_layer.origins
+        if not has_origin and is_copy(tree, element):
+            numbers_to_drop.append(number)
+    section_list = _section_list(tree, section)
+    if section_list is None or not numbers_to_drop:
+        return tree
+    require_unshared(tree, section_list)
+    return drop_items(tree, section_list, numbers_to_drop)
+
+
+def _comment_change(
     tree: Tree,
     element: Node,
-    key: str | None,
-    lower_layer: LowerLayer[T],
-    added: Collection[str],
-) -> Iterator[Splice]:
-    """Yield the change, if any is needed, after which an element has the right origin comment."""
-    comment = origin_comment(tree, element)
-    is_ours = comment is not None or key in added
-    if key is None:  # one of the image's own elements
-        wanted = ""
-    elif is_ours and lower_layer.copied and key in lower_layer.origins:
-        _, wanted = lower_layer.origins[key]
-    else:
-        return
-    if comment is not None:
-        if comment[1] != wanted:
-            yield Splice(*comment.span(), f"  {wanted}" if wanted else "")
-        return
+    old_comment: re.Match[str] | None,
+    new_comment: str,
+) -> list[Splice]:
+    """Return the splice that gives an element this origin comment, or [] if none is needed.
+
+    A new comment of "" means that the element gets none.
+    """
+    if old_comment is not None:
+        if old_comment[1] == new_comment:
+            return []
+        return [Splice(*old_comment.span(), f"  {new_comment}" if new_comment else "")]
+    if not new_comment:
+        return []
     start = next(_comment_positions(tree, element), None)
-    if start is None or not wanted:
-        return
-    end = line_end(tree.text, start)
+    if start is None:
+        return []
     # A person's comment on the line takes precedence over ours.
-    if only_blank(tree.text, start, end):
-        yield Splice(start, end, f"  {wanted}")
+    end = line_end(tree.text, start)
+    if not only_blank(tree.text, start, end):
+        return []
+    return [Splice(start, end, f"  {new_comment}")]
 
 
 def _section(target: Target) -> Section:
+    """Return the section that the target's override file has: for a plugin or for Helm."""
     return PLUGIN if target.kind == "plugin-override" else HELM
 
 
@@ -314,7 +354,7 @@ def _element_names(target: Target) -> Keys:
     if _section(target) == HELM:
         return names_of(keys)
     # Every plugin has its own variables, so there is no sensible default.
-    if not (keys.spec or keys.tag):
+    if not keys.spec and not keys.tag:
         hint = "set <alias>.plugin.image-tag or <alias>.plugin.image-spec to the variable's name"
         raise AnnotationError("no annotation specifies the plugin variable for the tag", hint=hint)
     return keys
@@ -339,6 +379,7 @@ def names_of(keys: Keys) -> Keys:
 
 
 def _spec(target: Target) -> Sequence[Parameter]:
+    """Return the elements of the Application's spec. A plugin's variables count as parameters."""
     if _section(target) == HELM:
         return target.source.parameters
     return [Parameter(name, value) for name, value in target.source.env]
@@ -373,6 +414,11 @@ def _parameters(tree: Tree, section: Section) -> list[Parameter]:
     return [parameter for parameter in parameters if parameter.name]
 
 
+def _values_by_name(parameters: Iterable[Parameter]) -> dict[str, str]:
+    """Return the parameters' values. If a name appears twice, the last value wins."""
+    return {parameter.name: parameter.value for parameter in parameters}
+
+
 def _parameter_of_element(element: Node, section: Section) -> Parameter:
     """Return the element's fields. A missing field is "" or false."""
     force = section == HELM and _text(element, "forcestring").lower() == "true"
@@ -393,6 +439,19 @@ def read(files: Files, target: Target) -> Reading:
     names = _element_names(target)
     path, tree = load(files, target, section)
     parameters = _parameters(tree, section)
+    unsound_names = _unsound_names(tree, section, parameters)
+    if section == HELM:
+        # called only for its errors
+        known_digest(files, target, names, parameters or target.source.parameters)
+    own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
+    texts = _values_by_name(parameters)
+    return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
+
+
+def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]) -> set[str]:
+    """Return the names of the elements with different values, and of those with a value that YAML
+    or `helm --set` converts to a number or a boolean.
+    """
     unsound_names = set[str]()
     for element in elements(tree, section):
         value_node = _field(element, "value")
@@ -403,50 +462,51 @@ def read(files: Files, target: Target) -> Reading:
         first_value = first_values.setdefault(parameter.name, parameter.value)
         if parameter.value != first_value:
             unsound_names.add(parameter.name)
-    if section == HELM:
-        # called only for its errors
-        known_digest(files, target, names, parameters or target.source.parameters)
         # Without forceString, Argo CD uses `--set`, and Helm converts such a value to a number or a
         # boolean: 12345678 becomes an integer (Helm 3.19 and 4.1). With forceString, Argo CD uses
         # `--set-string`.
-        unsound_names |= {
-            parameter.name
-            for parameter in parameters
-            if not parameter.force_string and looks_typed(parameter.value)
-        }
-    own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
-    texts = {parameter.name: parameter.value for parameter in parameters}
-    return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
+        uses_set = section == HELM and not parameter.force_string
+        if uses_set and looks_typed(parameter.value):
+            unsound_names.add(parameter.name)
+    return unsound_names
 
 
 def read_below(files: Files, target: Target) -> Reading:
     """Return the image in the elements that Argo CD uses while the override file has no list."""
-    used = _spec(target)
+    parameters = _spec(target)
     if target.kind.endswith("-override"):
+        parameters = []
         lower_layer = _lower_layer(files, replace(target, carry=None))
-        used = [element for element, _ in lower_layer.origins.values()] if lower_layer.used else []
-    texts = {parameter.name: parameter.value for parameter in used}
+        if lower_layer.used:
+            parameters = [parameter for parameter, _ in lower_layer.origins.values()]
+    texts = _values_by_name(parameters)
     return reading_of(texts, _element_names(target), "", sound=True)
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
+    """Return the elements that Argo CD would use if the override file had no list."""
     section = _section(target)
     spec = _spec(target)
 
-    def common(nodes: Sequence[Node]) -> dict[str, Parameter]:
-        parameters = []
+    def read_common(nodes: Sequence[Node]) -> dict[str, Parameter]:
+        """Return the elements of the common file's list, by name."""
+        parameters: dict[str, Parameter] = {}
         for number, node in enumerate(nodes):
             # Argo CD takes a missing field from the spec's element at the same index.
-            inherited = spec[number] if number < len(spec) else Parameter("", "")
-            given = _parameter_of_element(node, section)
-            name = given if _field(node, "name") else inherited
-            value = given if _field(node, "value") else inherited
-            force = given if _field(node, "forcestring") else inherited
-            parameters.append(Parameter(name.name, value.value, force.force_string))
-        return {parameter.name: parameter for parameter in parameters if parameter.name}
+            parameter = spec[number] if number < len(spec) else Parameter("", "")
+            own_fields = _parameter_of_element(node, section)
+            if _field(node, "name"):
+                parameter = replace(parameter, name=own_fields.name)
+            if _field(node, "value"):
+                parameter = replace(parameter, value=own_fields.value)
+            if _field(node, "forcestring"):
+                parameter = replace(parameter, force_string=own_fields.force_string)
+            if parameter.name:
+                parameters[parameter.name] = parameter
+        return parameters
 
-    of_spec = {parameter.name: parameter for parameter in spec}
-    return read_lower_layer(files, target, section, of_spec, common)
+    spec_by_name = {parameter.name: parameter for parameter in spec}
+    return read_lower_layer(files, target, section, spec_by_name, read_common)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -457,14 +517,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """
     section = _section(target)
     names = _element_names(target)
-    spec = _spec(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
-    old_values = {parameter.name: parameter.value for parameter in old_parameters}
-    digest = ""
-    if section == HELM:
-        digest = known_digest(files, target, names, old_parameters or target.source.parameters)
-    own_elements = _wanted(target, image, names, [*old_parameters, *spec], digest)
+    own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     copies: dict[str, Parameter] = {}
     if lower_layer.copied:
@@ -478,21 +533,21 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
+        """Return an element's name, or None for one of the image's own elements."""
         name = _text(element, "name")
         return None if name in own_elements else name
 
+    old_values = _values_by_name(old_parameters)
+    missing = [
+        element for name, element in {**copies, **own_elements}.items() if name not in old_values
+    ]
     with about(path):
         tree = _with_values(tree, section, wanted)
-        # Argo CD takes a missing field from the spec's element at the same index, even if that
-        # element has a different name.
-        while gap := _incomplete_element(tree, section, wanted):
-            element, name, data = gap
-            tree = add(tree, require_unshared(tree, element), {name: data})
-        all_wanted = {**copies, **own_elements}
-        missing = [name for name in all_wanted if name not in old_values]
-        tree = grow(tree, section, [_element_data(all_wanted[name], section) for name in missing])
-        tree = follow(tree, section, lower_layer, key_of, missing)
-    new_values = {parameter.name: parameter.value for parameter in _parameters(tree, section)}
+        tree = _with_all_fields(tree, section, wanted)
+        tree = grow(tree, section, [_element_data(element, section) for element in missing])
+        added_names = [element.name for element in missing]
+        tree = follow(tree, section, lower_layer, key_of, added_names)
+    new_values = _values_by_name(_parameters(tree, section))
     edits = [
         Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
         for name in {**new_values, **old_values}
@@ -500,52 +555,57 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return result(files, path, tree.text, edits)
 
 
-def _wanted(
+def _own_elements(
+    files: Files,
     target: Target,
     image: Image,
     keys: Keys,
-    known: Sequence[Parameter],
-    digest: str,
+    old_parameters: Sequence[Parameter],
 ) -> Mapping[str, Parameter]:
-    """Return the image's elements, by name.
+    """Return the wanted elements for the image, by name.
 
-    The name is spelled as in the `known` elements, if one of them has it. `digest` is the current
-    digest.
+    The image's name is spelled as in the file or the spec, if one of them has it. Raises
+    `TargetError` if the digest is set elsewhere.
     """
+    is_helm = _section(target) == HELM
+    old_digest = ""
+    if is_helm:
+        old_digest = known_digest(files, target, keys, old_parameters or target.source.parameters)
     name_key = keys.spec or keys.name
-    spellings = [parameter.value for parameter in known if parameter.name == name_key]
-    full = spelled(image, target, *spellings)
+    spellings = [
+        parameter.value
+        for parameter in (*old_parameters, *_spec(target))
+        if parameter.name == name_key
+    ]
+    image_name = spelled(image, target, *spellings)
     if keys.spec:
-        texts = {keys.spec: replace(image, name=full).reference}
+        texts = {keys.spec: replace(image, name=image_name).reference}
     elif keys.digest:
         texts = {
-            keys.name: full,
+            keys.name: image_name,
             keys.tag: image.tag or "latest",
-            keys.digest: digest_value(image, keys.digest, digest),
+            keys.digest: digest_value(image, keys.digest, old_digest),
         }
     else:
-        texts = {keys.name: full, keys.tag: tag_value(image)}
-    force = _section(target) == HELM
-    # An image without a digest clears the digest key.
-    return {
-        name: Parameter(name, text, force)
-        for name, text in texts.items()
-        if name and (text or name == keys.digest)
-    }
+        texts = {keys.name: image_name, keys.tag: tag_value(image)}
+    elements_by_name = {}
+    for name, text in texts.items():
+        clears_digest = name == keys.digest and not text  # the image has no digest
+        if name and (text or clears_digest):
+            elements_by_name[name] = Parameter(name, text, force_string=is_helm)
+    return elements_by_name
 
 
 def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     """Return the complete element, with its fields in AIU's order."""
     fields: dict[str, Word] = {"name": parameter.name, "value": parameter.value}
-    # AIU writes and reads only the spelling `forcestring`. Argo CD ignores case.
-    return {**fields, "forcestring": parameter.force_string} if section == HELM else fields
+    if section == HELM:
+        # AIU writes and reads only this spelling. Argo CD ignores case.
+        fields["forcestring"] = parameter.force_string
+    return fields
 
 
-def _with_values(
-    tree: Tree,
-    section: Section,
-    wanted: Callable[[Tree, Node], Parameter | None],
-) -> Tree:
+def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
     """Write the wanted values to the fields that exist, and return the new tree.
 
     A value that is not a string becomes one, even if the element is otherwise left unchanged.
@@ -557,14 +617,25 @@ def _with_values(
         if value_node and _must_be_rewritten(resolved(value_node), parameter):
             text = parameter.value if parameter else resolved(value_node).value
             changes.append((require_unshared(tree, value_node), text))
-        force_node = _field(element, "forcestring")
-        if section == HELM and parameter and force_node:
-            current = resolved(force_node)
-            is_plain = current.kind == "scalar" and not current.style
-            # Argo CD accepts only plain booleans: its JSON decoder fails on the string `"true"`.
-            if not is_plain or current.value != str(parameter.force_string).lower():
-                changes.append((require_unshared(tree, force_node), parameter.force_string))
+        force_node = _field(element, "forcestring") if section == HELM else None
+        if parameter is None or force_node is None:
+            continue
+        # Argo CD accepts only plain booleans: its JSON decoder fails on the string `"true"`.
+        if not reads_as(resolved(force_node), parameter.force_string):
+            changes.append((require_unshared(tree, force_node), parameter.force_string))
     return splice(tree, changes)
+
+
+def _with_all_fields(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
+    """Add the missing fields of the elements that are wanted, and return the new tree.
+
+    Argo CD takes a missing field from the spec's element at the same index, even if that element
+    has a different name.
+    """
+    while gap := _incomplete_element(tree, section, wanted):
+        element, field, data = gap
+        tree = add(tree, require_unshared(tree, element), {field: data})
+    return tree
 
 
 def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
@@ -583,15 +654,16 @@ def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
 def _incomplete_element(
     tree: Tree,
     section: Section,
-    wanted: Callable[[Tree, Node], Parameter | None],
+    wanted: WantedOf,
 ) -> tuple[Node, str, Data] | None:
     """Return the first element that lacks a field, the missing field, and its value, or None."""
     for element in elements(tree, section):
         parameter = wanted(tree, element)
-        if parameter:
-            for name, data in _element_data(parameter, section).items():
-                if _field(element, name) is None:
-                    return resolved(element), name, data
+        if parameter is None:
+            continue
+        for field, data in _element_data(parameter, section).items():
+            if _field(element, field) is None:
+                return resolved(element), field, data
     return None
 
 
@@ -603,11 +675,12 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         return ()
     section = _section(target)
     keys = _element_names(target)
+    own_names = {keys.name, keys.tag, keys.spec, keys.digest}
     _, tree = load(files, target, section)
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
-    own_names = {keys.name, keys.tag, keys.spec, keys.digest}
-    differing = {}
+
+    edited = {}
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
@@ -615,13 +688,14 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
             continue
         original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
-            differing[name] = Stray(name, comment, hidden=False)
+            edited[name] = Stray(name, comment, hidden=False)
     if lower_layer.copied:
-        return tuple(differing.values())
+        return tuple(edited.values())
+
     names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
         Stray(name, comment, hidden=True)
         for name, (_, comment) in origins.items()
         if name not in names_in_file and name not in own_names
     ]
-    return (*differing.values(), *hidden)
+    return (*edited.values(), *hidden)

@@ -76,21 +76,30 @@ def states_of(tree: Tree) -> dict[str, State]:
         raise _line_error(tree, tree.roots[1], "unexpected second YAML document", hint)
     if tree.root.null:
         return {}
-    for node in walk(tree.root):
-        # an anchor would link lines that must change independently
-        if node.kind == "alias" or node.anchor:
-            is_alias = node.kind == "alias"
-            name = f"the alias *{node.value}" if is_alias else f"the anchor &{node.anchor}"
-            raise _line_error(
-                tree,
-                node,
-                f"{name[:50]} is not allowed in a state file",
-                "write out the value",
-            )
+    _refuse_anchors(tree)
     top_level = _fields(tree, tree.root, "the file", _FILE)
     files = _children(tree, top_level["files"], "files")
     states = {path: _file_state(tree, node, path) for path, node in files.items()}
     return {path: state for path, state in states.items() if state != State()}
+
+
+def _refuse_anchors(tree: Tree) -> None:
+    """Raise TargetError for an anchor or an alias, because they would link lines that must change
+    independently.
+    """
+    for node in walk(tree.root):
+        if node.kind == "alias":
+            name = f"the alias *{node.value}"
+        elif node.anchor:
+            name = f"the anchor &{node.anchor}"
+        else:
+            continue
+        raise _line_error(
+            tree,
+            node,
+            f"{name[:50]} is not allowed in a state file",
+            "write out the value",
+        )
 
 
 def _file_state(tree: Tree, node: Node, path: str) -> State:
@@ -107,7 +116,8 @@ def _file_state(tree: Tree, node: Node, path: str) -> State:
 def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
     """Return the memory below an alias."""
     fields = _fields(tree, node, alias, _MEMORY)
-    rollback = Meant(**_words(tree, _fields(tree, fields["rollback"], "rollback", _MEANT)))
+    rollback_fields = _fields(tree, fields["rollback"], "rollback", _MEANT)
+    rollback = Meant(**_words(tree, rollback_fields))
     return Memory(
         written=_written(tree, fields["written"], "written"),
         replaced=_text_list(tree, fields["replaced"], "replaced"),
@@ -147,7 +157,10 @@ def _written(tree: Tree, node: Node, key: str) -> Written | None:
             f"sequence: {sequence[:50]!r} is not a number",
             "use up to 20 digits",
         )
-    build = Build(int(sequence) if sequence else None, *(words[field] for field in _BUILD))
+    build = Build(
+        sequence=int(sequence) if sequence else None,
+        **{field: words[field] for field in _BUILD},
+    )
     written = Written(words["tag"], words["digest"], build, words["image-digest"])
     return written if written != Written() else None
 
@@ -193,19 +206,16 @@ def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]:
-    """Return the values of all known keys in the mapping with this name.
+    """Return the values of all known keys in the mapping with this name. A missing key has the
+    value `NOTHING`.
 
     A key that resembles a known key, or belongs elsewhere, is an error, because a misspelled hold
     would have no effect.
     """
     children = _children(tree, node, name)
-    known_stems = _STEMS | {word.rstrip("s") for word in known}
+    known_stems = _STEMS | {_stem(word) for word in known}
     for key, _ in pairs(node):
-        letters = [
-            letter for letter in key.value.lower() if letter.isprintable() and not letter.isspace()
-        ]
-        stem = "".join(letters).rstrip("s")
-        if key.value not in known and stem in known_stems:
+        if key.value not in known and _stem(key.value) in known_stems:
             raise _line_error(
                 tree,
                 key,
@@ -213,6 +223,14 @@ def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]
                 _MISPLACED.format(", ".join(known)),
             )
     return {key: children.get(key, NOTHING) for key in known}
+
+
+def _stem(key: str) -> str:
+    """Return what similar keys have in common: no plural, only lowercase, and no white space or
+    invisible characters.
+    """
+    letters = [letter for letter in key.lower() if letter.isprintable() and not letter.isspace()]
+    return "".join(letters).rstrip("s")
 
 
 def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
@@ -224,7 +242,9 @@ def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
         return {}
     short_name = name[:50]
     if node.kind != "mapping" or node.tag:
-        hint = "use `key: value` lines" + (" below it" if node is not tree.root else "")
+        hint = "use `key: value` lines"
+        if node is not tree.root:
+            hint += " below it"
         raise _line_error(
             tree, node, f"{short_name} is {_kind_in_words(node)}, not a mapping", hint
         )
@@ -260,6 +280,7 @@ def _kind_in_words(node: Node) -> str:
 
 
 def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
+    """Return an error that begins with the node's line."""
     return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
@@ -268,28 +289,34 @@ def with_unknown(tree: Tree, data: Wanted) -> Wanted:
 
     When a hold or a build is removed, the unknown keys in it are also removed.
     """
-    return _with_kept(tree.root, data, _FILE)
+    return _with_unknown_keys(tree.root, data, _FILE)
 
 
-def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
-    """Return the data with the unknown keys of the file's node, which should have this shape."""
+def _with_unknown_keys(node: Node, data: Wanted, shape: _Shape) -> Wanted:
+    """Return the data with the unknown keys of the file's node, which should have this shape.
+
+    A shape maps each known key to the shape of its mapping, or to None for a value or a list.
+    """
     combined = dict(data)
     if node.kind != "mapping":
         return combined
     allows_any_key = ANY in shape
     for key, value in pairs(node):
         name = key.value
-        if name not in shape and not allows_any_key:  # unknown
+        is_known = name in shape or allows_any_key
+        if not is_known:
             combined[name] = value
             continue
-        inner_shape = shape.get(name, shape.get(ANY))
+        inner_shape = shape[name] if name in shape else shape[ANY]
         if inner_shape is None:  # the key has a single value or a list
             continue
         inner_data = data.get(name)
-        if inner_data is None and not allows_any_key and ANY not in inner_shape:  # removed
+        is_collection = ANY in inner_shape
+        is_record = not allows_any_key and not is_collection
+        if is_record and inner_data is None:  # a hold, a build, or a rollback was removed
             continue
-        known = inner_data if isinstance(inner_data, Mapping) else {}
-        inner = _with_kept(value, known, inner_shape)
+        known_data = inner_data if isinstance(inner_data, Mapping) else {}
+        inner = _with_unknown_keys(value, known_data, inner_shape)
         if inner:
             combined[name] = inner
     return combined
@@ -297,8 +324,10 @@ def _with_kept(node: Node, data: Wanted, shape: _Shape) -> Wanted:
 
 def _instant(name: str, text: str) -> str:
     """Return the time in UTC, or "" for "". Raises TargetError if it is not a time."""
+    if not text:
+        return ""
     try:
-        return text and utc(text)
+        return utc(text)
     except Malformed as error:
         raise TargetError(f"{name}: {error.message}", hint=error.hint) from error
 
@@ -352,13 +381,15 @@ def _as_stored(data: Wanted) -> dict[str, object]:
     """Return the data as stored in a file. Empty values are omitted, except for a hold's reason."""
     stored: dict[str, object] = {}
     for key, value in data.items():
+        stored_value: object
         if isinstance(value, Mapping):
-            stored_value: object = _as_stored(value)
+            stored_value = _as_stored(value)
         elif isinstance(value, tuple):
             stored_value = [stripped(item) for item in value]
+        elif key in _TIMES:
+            stored_value = _instant(key, str(value or ""))
         else:
-            text = str(value or "")
-            stored_value = _instant(key, text) if key in _TIMES else stripped(text)
+            stored_value = stripped(str(value or ""))
         is_empty_reason = key == "reason" and stored_value == ""
         if stored_value or is_empty_reason:
             stored[stripped(key)] = stored_value
@@ -395,18 +426,18 @@ def in_flow(data: object) -> str:
 
 def _node_in_flow(node: Node) -> str:
     """Return a node from a newer version on one line."""
-    tag = ""
-    if node.tag:
-        is_core = node.tag.startswith(_CORE)
-        short_tag = f"!!{node.tag.removeprefix(_CORE)}" if is_core else node.tag
-        tag = f"{short_tag} "
+    tag = node.tag
+    if tag.startswith(_CORE):
+        tag = f"!!{tag.removeprefix(_CORE)}"
+    prefix = f"{tag} " if tag else ""
     if node.kind == "scalar":
         can_be_plain = not node.style and _TYPED.isdisjoint(node.value)
-        return tag + (node.value if can_be_plain else double_quoted(node.value))
+        return prefix + (node.value if can_be_plain else double_quoted(node.value))
     if node.kind == "sequence":
-        return f"{tag}[{', '.join(map(_node_in_flow, node.children))}]"
+        items = [_node_in_flow(item) for item in node.children]
+        return f"{prefix}[{', '.join(items)}]"
     entries = [f"{_node_in_flow(key)}: {_node_in_flow(value)}" for key, value in pairs(node)]
-    return tag + "{" + ", ".join(entries) + "}"
+    return prefix + "{" + ", ".join(entries) + "}"
 
 
 def _lines(data: Wanted) -> list[str]:
@@ -418,13 +449,18 @@ def _lines(data: Wanted) -> list[str]:
             lines.append(f"{name}: {spell(value)}")
         elif isinstance(value, Node):
             lines.append(f"{name}: {in_flow(value)}")
-        elif not isinstance(value, Mapping):
-            lines += [f"{name}:", *(f"- {spell(item)}" for item in cast("list[str]", value))]
-        elif len(name) > _LONG_KEY:
-            first, *rest = _lines(value)
-            lines += [f"? {name}", f": {first}", *(f"  {line}" for line in rest)]
+        elif isinstance(value, Mapping):
+            inner_lines = _lines(value)
+            if len(name) > _LONG_KEY:  # an explicit key
+                lines.append(f"? {name}")
+                lines.append(f": {inner_lines[0]}")
+                inner_lines = inner_lines[1:]
+            else:
+                lines.append(f"{name}:")
+            lines += [f"  {line}" for line in inner_lines]
         else:
-            lines += [f"{name}:", *("  " + line for line in _lines(value))]
+            lines.append(f"{name}:")
+            lines += [f"- {spell(item)}" for item in cast("list[str]", value)]
     return lines
 
 
@@ -453,29 +489,33 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
         return ""
     if current == wanted:
         return text
-    result = in_fixed_form(tree, data)
+    new_text = in_fixed_form(tree, data)
     if is_blank:
-        result = _HEAD + result
-    # Reading the result must return the same states and the same keys from newer versions.
-    new_tree = _state_tree(result)
-    has_same_states = data_of(states_of(new_tree)) == wanted
-    new_data = with_unknown(new_tree, wanted)
-    has_same_data = in_flow(_sorted(new_data)) == in_flow(_sorted(data))
+        new_text = _HEAD + new_text
+    _require_same_data(new_text, wanted, data)
+    return new_text
+
+
+def _require_same_data(text: str, wanted: Wanted, data: Wanted) -> None:
+    """Raise TargetError if a state file's text does not have the wanted states, or if `data`, the
+    states and the keys from newer versions, is different there.
+    """
+    tree = _state_tree(text)
+    has_same_states = data_of(states_of(tree)) == wanted
+    data_in_text = with_unknown(tree, wanted)
+    has_same_data = in_flow(_sorted(data_in_text)) == in_flow(_sorted(data))
     if not has_same_states or not has_same_data:
         raise TargetError(
             "the state is too large for one state file",
             hint="shorten the hold's reason",
         )
-    return result
 
 
 def _sorted(data: object) -> object:
     """Return the same data with sorted keys, so that comparisons ignore their order."""
-    return (
-        {key: _sorted(value) for key, value in sorted(data.items())}
-        if isinstance(data, Mapping)
-        else data
-    )
+    if not isinstance(data, Mapping):
+        return data
+    return {key: _sorted(value) for key, value in sorted(data.items())}
 
 
 def _state_tree(text: str) -> Tree:
@@ -485,14 +525,21 @@ def _state_tree(text: str) -> Tree:
     try:
         tree = parse(text)
     except TargetError as error:
-        for number, line in enumerate(text.splitlines(), 1):
-            if line.startswith(_CONFLICT[0]):
-                signs = ", ".join(sign.strip() for sign in _CONFLICT)
-                hint = f"keep one side, and remove the lines that begin with {signs}"
-                raise TargetError(
-                    f"line {number}: a merge conflict was committed",
-                    hint=hint,
-                ) from error
+        _refuse_conflict(text, error)
         raise TargetError(error.message, hint=_CORRECT) from error
     refuse_odd_breaks(tree)
     return tree
+
+
+def _refuse_conflict(text: str, error: TargetError) -> None:
+    """Raise TargetError if the text has the signs of a merge conflict, which is why it could not
+    be parsed.
+    """
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(_CONFLICT[0]):
+            signs = ", ".join(sign.strip() for sign in _CONFLICT)
+            hint = f"keep one side, and remove the lines that begin with {signs}"
+            raise TargetError(
+                f"line {number}: a merge conflict was committed",
+                hint=hint,
+            ) from error

@@ -60,7 +60,9 @@ class AppChanges:
 
 
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
-    """Return each Application's changes, without duplicates, in order of first appearance."""
+    """Return one `AppChanges` for each Application, with all of its changes, in order of first
+    appearance.
+    """
     apps: dict[tuple[str, str], tuple[Change, ...]] = {}
     for app_changes in several:
         for app in app_changes:

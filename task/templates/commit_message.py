@@ -61,6 +61,7 @@ def check_template(text: str) -> None:
 
 
 def _template_of(text: str) -> Template:
+    """Parse a template. Raises Malformed."""
     # Imported late, because most runs do not have a template, and the language is slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
@@ -90,29 +91,31 @@ def commit_message(
     last_paragraph = _last_paragraph(apps, trailers)
     text = tidy(message.text) or EMPTY
     if lines:
-        held_back = map(one_line, lines[:MOST_LINES])
+        held_back = [one_line(line) for line in lines[:MOST_LINES]]
         text = tidy("\n".join((text, "", "Held back:", *held_back)))
-    text = f"{text}\n\n{last_paragraph}" if last_paragraph else f"{text}\n"
-    return replace(message, text=text)
+    if last_paragraph:
+        return replace(message, text=f"{text}\n\n{last_paragraph}")
+    return replace(message, text=f"{text}\n")
 
 
 def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
     """Return our trailers and the given trailers. A given `Image` trailer replaces ours."""
     changes = [change for app in apps for change in app.changes]
-    images = [
-        replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
-        for change in changes
-    ]
-    has_image_trailer = any(key == "Image" for key, _ in trailers)
-    own_values = {
-        "Image": [] if has_image_trailer else images,
+    new_images = []
+    if not any(key == "Image" for key, _ in trailers):
+        new_images = [
+            replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
+            for change in changes
+        ]
+    values_by_key = {
+        "Image": new_images,
         "Application": [f"{app.namespace}/{app.name}" for app in apps],
         "Promoted-From": [change.promoted_from for change in changes if change.promoted_from],
         "Proof": [f"{change.image.name} {change.proof}" for change in changes if change.proof],
         "Event": [f"{change.image.name} {change.event}" for change in changes if change.event],
     }
     own_trailers: list[Trailer] = []
-    for key, values in own_values.items():
+    for key, values in values_by_key.items():
         own_trailers += _repeated(key, values)
     return trailer_lines([*own_trailers, *trailers])
 
@@ -154,7 +157,8 @@ def default_text(apps: Sequence[AppChanges]) -> str:
     """
     app_names: dict[str, list[str]] = {}  # by the line of a change
     for app in apps:
-        for line in dict.fromkeys(map(_line, app.changes)):
+        lines_of_app = dict.fromkeys(map(_line, app.changes))  # without duplicates
+        for line in lines_of_app:
             app_names.setdefault(line, []).append(one_line(app.name))
     lines: list[str] = []
     for line, names in islice(app_names.items(), MOST_LINES):
@@ -177,8 +181,11 @@ def _subject(apps: Sequence[AppChanges]) -> str:
         to_version = f" to {' and '.join(versions)}"
     if len(apps) == 1:
         return f"build: {verb} {_names(apps)}{to_version}"
-    image_names = list(dict.fromkeys(one_line(change.name) for change in changes))
-    images = image_names[0] if len(image_names) == 1 else f"{len(image_names)} images"
+
+    image_names = {one_line(change.name) for change in changes}
+    images = f"{len(image_names)} images"
+    if len(image_names) == 1:
+        images = image_names.pop()
     subject = f"build: {verb} {images}{to_version} for {_names(apps)}"
     if len(subject) > SUBJECT:
         subject = f"build: {verb} {images}{to_version} for {len(apps)} Applications"
@@ -195,15 +202,16 @@ def new_version(change: Change) -> str:
 
 
 def old_version(change: Change) -> str:
-    """Return the old version, in the same form as `new_version`."""
-    return new_version(
-        replace(
-            change,
-            new_tag=change.old_tag,
-            new_digest=change.old_digest,
-            old_tag=change.new_tag,
-        )
+    """Return the old version, in the same form as `new_version`: the old tag, or the start of the
+    old digest if the tag is unchanged or missing.
+    """
+    reverse_change = replace(
+        change,
+        new_tag=change.old_tag,
+        new_digest=change.old_digest,
+        old_tag=change.new_tag,
     )
+    return new_version(reverse_change)
 
 
 def _line(change: Change) -> str:
@@ -211,8 +219,10 @@ def _line(change: Change) -> str:
     name = one_line(change.name)
     old = one_line("@".join(filter(None, (change.old_tag, change.old_digest))))
     new = one_line("@".join(filter(None, (change.new_tag, change.new_digest))))
-    source = f", promoted from {one_line(change.promoted_from)}" if change.promoted_from else ""
-    return f"updates image {name} tag '{old}' to '{new}'{source}"
+    line = f"updates image {name} tag '{old}' to '{new}'"
+    if change.promoted_from:
+        line += f", promoted from {one_line(change.promoted_from)}"
+    return line
 
 
 def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
@@ -231,6 +241,7 @@ def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
 
 
 def _names(apps: Sequence[AppChanges]) -> str:
+    """Return the Applications' names, separated by commas."""
     return ", ".join(one_line(app.name) for app in apps)
 
 
@@ -250,31 +261,37 @@ def _words(change: Change) -> tuple[str, str, str]:
 
 def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
     """Return AIU's template data, and our own `.Applications`."""
-
-    def fields(change: Change) -> dict[str, Any]:
-        name, old, new = _words(change)
-        return {
-            "Image": name,
-            "OldTag": old,
-            "NewTag": new,
-            "Labels": _labels_of_images([change]),
-        }
-
+    # If several Applications have a label with the same name, the first one wins.
+    changes_in_reverse = [change for app in reversed(apps) for change in reversed(app.changes)]
     return {
         "AppName": _names(apps),
-        "AppChanges": [fields(change) for change in distinct(apps)],
-        "Labels": _labels_of_images(
-            change for app in reversed(apps) for change in reversed(app.changes)
-        ),
+        "AppChanges": _changes_data(apps),
+        "Labels": _labels_of_images(changes_in_reverse),
         "Applications": [
             {
                 "Name": one_line(app.name),
                 "Namespace": one_line(app.namespace),
-                "Changes": [fields(change) for change in distinct([app])],
+                "Changes": _changes_data([app]),
             }
             for app in apps
         ],
     }
+
+
+def _changes_data(apps: Sequence[AppChanges]) -> list[dict[str, Any]]:
+    """Return the template data of the distinct changes."""
+    data = []
+    for change in distinct(apps):
+        name, old, new = _words(change)
+        data.append(
+            {
+                "Image": name,
+                "OldTag": old,
+                "NewTag": new,
+                "Labels": _labels_of_images([change]),
+            }
+        )
+    return data
 
 
 def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
@@ -289,11 +306,11 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
 
     If there are more than `MOST_TRAILERS` values, add a trailer with their number.
     """
-    values = list(dict.fromkeys(values))
-    shown = [(key, value) for value in values[:MOST_TRAILERS]]
-    if len(values) <= MOST_TRAILERS:
-        return shown
-    return [*shown, (f"{key}-Count", str(len(values)))]
+    distinct_values = list(dict.fromkeys(values))
+    trailers = [(key, value) for value in distinct_values[:MOST_TRAILERS]]
+    if len(distinct_values) > MOST_TRAILERS:
+        trailers.append((f"{key}-Count", str(len(distinct_values))))
+    return trailers
 
 
 VERBS = {
@@ -312,8 +329,8 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
-    old_versions = set(map(old_version, changes))
-    new_versions = set(map(new_version, changes))
+    old_versions = {old_version(change) for change in changes}
+    new_versions = {new_version(change) for change in changes}
     end = ""
     if command == "rollback" and len(old_versions) == 1 and "" not in old_versions:
         end = f" from {old_versions.pop()}"
@@ -321,6 +338,7 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
         end += f" to {new_versions.pop()}"
     elif why and not changes:
         end += f": {one_line(why)}"
+
     line = f"{verb} {_names(apps)}{end}"
     if len(line) > SUBJECT and len(apps) > 1:
         line = f"{verb} {len(apps)} Applications{end}"
@@ -342,14 +360,14 @@ def hold_message(
     changed_apps = [app for app in apps if app.changes]
     if template is not None and changed_apps:
         return commit_message(template, changed_apps, trailers, lines)
-    body = [one_line(line) for line in lines[:MOST_LINES]]
     if changed_apps:
         last_paragraph = _last_paragraph(changed_apps, trailers)
     else:
-        own_trailers = [
+        app_trailers = [
             ("Application", f"{app.namespace}/{app.name}") for app in apps[:MOST_TRAILERS]
         ]
-        last_paragraph = trailer_lines([*own_trailers, *trailers])
+        last_paragraph = trailer_lines([*app_trailers, *trailers])
+    body = [one_line(line) for line in lines[:MOST_LINES]]
     text = tidy("\n".join((subject, "", *body))) or EMPTY
     return Message(f"{text}\n\n{last_paragraph}")
 
@@ -422,12 +440,13 @@ def trailer_of(message: str, key: str, about: str = "") -> str:
     value.
     """
     _, _, last_paragraph = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")
-    wanted_start = f"{about} " if about else ""
+    start_of_value = f"{about} " if about else ""
     for line in last_paragraph.split("\n"):
         line_key, colon, value = line.partition(":")
+        if not colon or line_key.lower() != key.lower():
+            continue
         value = value.strip()
-        has_key = colon and line_key.lower() == key.lower()
-        if has_key and value.startswith(wanted_start):
+        if value.startswith(start_of_value):
             return one_line(value.removeprefix(about).strip())
     return ""
 
@@ -441,6 +460,9 @@ def build_trailers(
     """Return the build's trailers, the user's own trailers, and Argo CD's references, skipping
     empty ones.
     """
-    build = [("Source-Commit", source_commit), ("Pipeline-Run", pipeline_run)]
-    known = [(key, value) for key, value in build if value]
-    return (*known, *more, *references)
+    trailers: list[Trailer] = []
+    if source_commit:
+        trailers.append(("Source-Commit", source_commit))
+    if pipeline_run:
+        trailers.append(("Pipeline-Run", pipeline_run))
+    return (*trailers, *more, *references)

@@ -63,21 +63,22 @@ def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) ->
     way.
     """
     try:
-        new = parse(apply(tree.text, splices))
+        new_tree = parse(apply(tree.text, splices))
     except TargetError as error:
         raise more_than_meant() from error
     # a value such as `---` would begin a document, and `...` would end it
-    if len(new.roots) != len(tree.roots):
+    if len(new_tree.roots) != len(tree.roots):
         raise more_than_meant()
-    stack = list(zip(tree.roots, new.roots, strict=True))
-    while stack:
-        old_node, new_node = stack.pop()
+
+    pairs_to_compare = list(zip(tree.roots, new_tree.roots, strict=True))
+    while pairs_to_compare:
+        old_node, new_node = pairs_to_compare.pop()
         compare = meant.get(id(old_node), _unchanged)
-        next_pairs = compare(old_node, new_node)
-        if next_pairs is None:
+        inner_pairs = compare(old_node, new_node)
+        if inner_pairs is None:
             raise more_than_meant()
-        stack.extend(next_pairs)
-    return new
+        pairs_to_compare.extend(inner_pairs)
+    return new_tree
 
 
 def _unchanged(old: Node, new: Node) -> Pairs | None:
@@ -98,18 +99,22 @@ def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
 
 
 def grows(more: More, *, last: bool = True) -> Same:
-    """Accept a collection with these new entries at its end, or before its last entry."""
+    """Accept a collection with these new entries at its end, or, without `last`, before its last
+    entry.
+    """
     children_per_entry = 2 if isinstance(more, Mapping) else 1
     added_count = children_per_entry * len(more)
 
     def compare(old: Node, new: Node) -> Pairs | None:
-        start = len(old.children) if last else len(old.children) - children_per_entry
+        start = len(old.children)
+        if not last:
+            start -= children_per_entry
         end = start + added_count
-        added = Node(new.kind, 0, 0, children=new.children[start:end])
-        if new.anchor != old.anchor or not reads_as(added, more):
+        added_entries = Node(new.kind, 0, 0, children=new.children[start:end])
+        if new.anchor != old.anchor or not reads_as(added_entries, more):
             return None
-        others = new.children[:start] + new.children[end:]
-        return _paired(old.children, others)
+        other_children = new.children[:start] + new.children[end:]
+        return _paired(old.children, other_children)
 
     return compare
 
@@ -122,12 +127,12 @@ def shrinks(*numbers: int) -> Same:
         if new.kind != old.kind:
             return None
         children_per_entry = 2 if old.kind == "mapping" else 1
-        remaining = [
+        remaining_children = [
             child
             for number, child in enumerate(old.children)
-            if number // children_per_entry not in removed
+            if number // children_per_entry not in removed  # the entry's position
         ]
-        return _paired(remaining, new.children)
+        return _paired(remaining_children, new.children)
 
     return compare
 
@@ -186,33 +191,48 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
             f"line {tree.line(node)} has a value tagged {node.tag}",
             hint="use a plain string",
         )
-    text = tree.text
-    start = body(text, node)
-    end = content_end(text, node)
+    start = body(tree.text, node)
+    end = content_end(tree.text, node)
     is_empty = start >= node.end
-    if node.kind not in {"scalar", "alias"} or (isinstance(data, bool) and is_empty):
+    is_collection = node.kind not in {"scalar", "alias"}
+    lacks_boolean = isinstance(data, bool) and is_empty
+    if is_collection or lacks_boolean:
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
             hint="use `key: value` on that line",
         )
     if isinstance(data, bool):
         return Splice(node.start, end, str(data).lower())
-    # replace the alias itself, so that the anchor and its other uses keep their value
     if node.kind == "alias":
+        # replace the alias itself, so that the anchor and its other uses keep their value
         return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
-    if not node.style and is_empty and (node.anchor or node.tag):  # `key: &anchor` without a value
+    if node.style in {"|", ">"}:
+        return _block_scalar(tree, node, data)
+    if is_empty and not node.style:
+        return _first_value(tree, node, data)
+    spelled = spell(data, node.style, quote=_quotes(tree, node, data))
+    return Splice(node.start, end, _properties(tree, node, start) + spelled)
+
+
+def _first_value(tree: Tree, node: Node, text: str) -> Splice:
+    """Return the splice that gives a value to a key or item without one."""
+    if node.anchor or node.tag:  # `key: &anchor`
         properties = _properties(tree, node, node.end).rstrip()
-        return Splice(node.start, node.end, f"{properties} {spell(data)}".lstrip())
-    if not node.style and is_empty:
-        position = slot(tree, node)  # after the `:` or the `-`
-        return Splice(position, position, " " + spell(data, quote=_quotes(tree, node, data)))
-    if node.style not in {"|", ">"}:
-        spelled = spell(data, node.style, quote=_quotes(tree, node, data))
-        return Splice(node.start, end, _properties(tree, node, start) + spelled)
-    end = max(end, node.start)
-    block_scalar = reblock(text[start:end], data)
-    if block_scalar is None:  # a block scalar without content has no indentation to copy
-        return Splice(node.start, end, _properties(tree, node, start) + spell(data, quote=True))
+        return Splice(node.start, node.end, f"{properties} {spell(text)}".lstrip())
+    position = slot(tree, node)  # after the `:` or the `-`
+    return Splice(position, position, " " + spell(text, quote=_quotes(tree, node, text)))
+
+
+def _block_scalar(tree: Tree, node: Node, content: str) -> Splice:
+    """Return the splice that gives a block scalar its new content. A block scalar without content
+    has no indentation to copy, so it gets quotes.
+    """
+    start = body(tree.text, node)
+    end = max(content_end(tree.text, node), node.start)
+    block_scalar = reblock(tree.text[start:end], content)
+    if block_scalar is None:
+        quoted = spell(content, quote=True)
+        return Splice(node.start, end, _properties(tree, node, start) + quoted)
     return Splice(start, end, block_scalar)
 
 
@@ -232,13 +252,15 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
     Quotes are needed in JSON, after `"key":`, and in flow style if the value contains a colon.
     """
     parent = tree.parent(node)
-    if parent is None or parent.style != "{":
+    if parent is None or parent.style != "{":  # not in flow style
         return False
     follows_colon = node.start < node.end and tree.text[node.start - 1] == ":"
     if ":" in text or follows_colon:
         return True
     key = tree.key_of(node)
-    return quoted_keys(tree, node) if key is None else key.style == '"'
+    if key is None:  # an item of a list
+        return quoted_keys(tree, node)
+    return key.style == '"'
 
 
 def require_unshared(tree: Tree, node: Node) -> Node:
@@ -274,10 +296,8 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
 
     Raises TargetError if an alias elsewhere shares a scalar that must change.
     """
-    return splice(
-        tree,
-        [(require_unshared(tree, node), text) for node, text in wanted if not has_text(node, text)],
-    )
+    outdated = [(node, text) for node, text in wanted if not has_text(node, text)]
+    return splice(tree, [(require_unshared(tree, node), text) for node, text in outdated])
 
 
 def add(tree: Tree, node: Node, more: More) -> Tree:
@@ -286,34 +306,45 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     A null becomes a mapping or sequence. If the text has no documents, the first one begins below
     its comments.
     """
-    text = tree.text
     if not tree.roots:
         return _with_first_document(tree, more)
-    meant = {id(node): grows(more)}
+    if _keeps_brackets(tree, node, more):
+        return checked(tree, _grow_flow(tree, node, more), {id(node): grows(more)})
+    if not node.children:
+        return checked(tree, _fill(tree, node, more), {id(node): grows(more)})
+    return _with_block_entries(tree, node, more)
+
+
+def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
+    """Return whether a node is a collection in brackets, and keeps them if it gets new entries.
+
+    An empty list below a block key becomes a block list (in AIU, it remains a flow list).
+    """
+    has_brackets = node.kind != "scalar" and node.style == "{"
+    if not has_brackets:
+        return False
     parent = tree.parent(node)
     is_below_block_key = parent is not None and parent.style != "{"
-    is_empty = not node.children
-    has_brackets = node.kind != "scalar" and node.style == "{"
-    # Brackets are kept, but an empty list below a block key becomes a block list (in AIU, it
-    # remains a flow list).
-    becomes_block = is_empty and is_below_block_key and not isinstance(more, Mapping)
-    if has_brackets and not becomes_block:
-        return checked(tree, _grow_flow(tree, node, more), meant)
-    if is_empty:
-        return checked(tree, _fill(tree, node, more), meant)
+    becomes_list = not node.children and not isinstance(more, Mapping)
+    return not (is_below_block_key and becomes_list)
+
+
+def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
+    """Return the tree with new lines at the end of a block collection, which is not empty."""
+    text = tree.text
+    indent = column(text, node)
     try:
         end = line_end(text, content_end(text, node))
         width = dash_width(text, node) if node.kind == "sequence" else 2
-        lines = eol(text) + _lines(tree, more, column(text, node), width)
-        return checked(tree, [Splice(end, end, lines)], meant)
+        lines = eol(text) + _lines(tree, more, indent, width)
+        return checked(tree, [Splice(end, end, lines)], {id(node): grows(more)})
     except TargetError:
         # Some last entries cannot be followed by a line, such as a block scalar at the end of the
         # file. Insert before them.
-        last = node.children[-2] if node.kind == "mapping" else node.children[-1]
-        start = line_start(text, last.start)
-        lines = _lines(tree, more, column(text, node)) + eol(text)
-        meant = {id(node): grows(more, last=False)}
-        return checked(tree, [Splice(start, start, lines)], meant)
+        last_entry = node.children[-2] if node.kind == "mapping" else node.children[-1]
+        start = line_start(text, last_entry.start)
+        lines = _lines(tree, more, indent) + eol(text)
+        return checked(tree, [Splice(start, start, lines)], {id(node): grows(more, last=False)})
 
 
 def _with_first_document(tree: Tree, more: More) -> Tree:
@@ -335,22 +366,24 @@ def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
 def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     """Return the splices that add entries at the end of a collection in brackets."""
     text = tree.text
-    close = node.end - 1  # the position of the closing bracket
+    closing_bracket = node.end - 1
     in_brackets = flow(more, quote=quoted_keys(tree, node))
     new_entries = in_brackets[1:-1]
     if not node.children:
-        return [Splice(close, close, new_entries)]
-    end = content_end(text, node.children[-1])
-    if node.kind == "mapping" and end <= node.children[-2].end:  # `{a: }`: the last value is empty
-        last_key = node.children[-2]
-        end = max(last_key.end, value_slot(text, last_key) or 0)
-    first = node.children[0].start
-    margin = text[line_start(text, first) : first]
+        return [Splice(closing_bracket, closing_bracket, new_entries)]
+
+    if node.kind == "mapping":
+        end = entry_end(text, *node.children[-2:])
+    else:
+        end = content_end(text, node.children[-1])
+    first_entry = node.children[0].start
+    margin = text[line_start(text, first_entry) : first_entry]
     last_line_end = line_end(text, end)
     first_has_own_line = not margin.strip(" \t")
-    close_has_own_line = last_line_end <= close
-    if not first_has_own_line or not close_has_own_line:
+    bracket_has_own_line = last_line_end <= closing_bracket
+    if not first_has_own_line or not bracket_has_own_line:
         return [Splice(end, end, f", {new_entries}")]
+
     # There is one entry per line. If the last entry has a trailing comma, the new entry also
     # gets one.
     new_line = f"{eol(text)}{margin}{new_entries}"
@@ -368,23 +401,26 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     """
     text = tree.text
     parent = tree.parent(node)
-    start = body(text, node)
-    is_empty = start >= node.end
     if parent is None:
         return [_fill_root(tree, node, _lines(tree, more, 0))]
+
+    start = body(text, node)
+    is_empty = start >= node.end  # not even `~` or brackets
     if is_empty and not node.anchor:
-        start = slot(tree, node)
+        start = slot(tree, node)  # after the `:` or the `-`
     end = max(start, node.end)
     if parent.style == "{":
         gap = " " if is_empty else ""
         return [Splice(start, end, gap + flow(more, quote=quoted_keys(tree, parent)))]
     if parent.kind == "sequence":
-        dash_column = column(text, parent)
-        first_line_follows_dash = _lines(tree, more, dash_column + len("- ")).lstrip(" ")
+        # The first line of the content follows the dash.
+        content_column = column(text, parent) + len("- ")
+        content = _lines(tree, more, content_column).lstrip(" ")
         gap = "" if text[start - 1 : start] == " " else " "
-        return [Splice(start, end, gap + first_line_follows_dash)]
-    indent_of_mapping, indent_of_sequence = indents(tree)
-    indent = indent_of_mapping if isinstance(more, Mapping) else indent_of_sequence
+        return [Splice(start, end, gap + content)]
+
+    mapping_indent, sequence_indent = indents(tree)
+    indent = mapping_indent if isinstance(more, Mapping) else sequence_indent
     new_lines = eol(text) + _lines(tree, more, column(text, parent) + indent)
     if is_empty:
         end = line_end(text, start)
@@ -399,17 +435,16 @@ def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
     """Return the splice that fills a document whose root is a null or empty brackets."""
     text = tree.text
     start = body(text, node)
-    is_empty = start >= node.end
-    if not is_empty:  # an explicit null or empty brackets
+    is_written_out = start < node.end  # an explicit null or empty brackets
+    if is_written_out:
         own_line = line_start(text, start)
         if only_blank(text, own_line, start):
             return Splice(own_line, node.end, lines)
         return Splice(_without_blanks(text, start), node.end, eol(text) + lines)
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
-    ends = zip(tree.roots, tree.ends, strict=True)
-    document_end = next(end for root, end in ends if root is node)
-    return _append(text, document_end, lines)
+    ends = {id(root): end for root, end in zip(tree.roots, tree.ends, strict=True)}
+    return _append(text, ends[id(node)], lines)
 
 
 def _without_blanks(text: str, end: int) -> int:
@@ -417,10 +452,11 @@ def _without_blanks(text: str, end: int) -> int:
     return len(text[:end].rstrip(" \t"))
 
 
-def _append(text: str, at: int, lines: str) -> Splice:
+def _append(text: str, position: int, lines: str) -> Splice:
     """Return the splice that appends `lines` to a document, on separate lines."""
-    is_at_line_start = at == line_start(text, at)
-    return Splice(at, at, lines + eol(text) if is_at_line_start else eol(text) + lines)
+    is_at_line_start = position == line_start(text, position)
+    new_text = lines + eol(text) if is_at_line_start else eol(text) + lines
+    return Splice(position, position, new_text)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
@@ -431,15 +467,16 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     text = tree.text
     entries = list(pairs(mapping))
     index = next(number for number, (name, _) in enumerate(entries) if name is key)
-    following = entries[index + 1][0].start if index + 1 < len(entries) else None
+    is_last = index == len(entries) - 1
     end = entry_end(text, *entries[index])
     start = line_start(text, key.start)
     in_brackets = mapping.style == "{"
     has_own_line = only_blank(text, start, key.start)
     if has_own_line and not in_brackets:
         cut = _without_lines(text, start, line_end(text, end))
-    elif following is not None:  # in brackets or after a dash
-        cut = Splice(key.start, following, "")
+    elif not is_last:  # in brackets or after a dash
+        next_key, _ = entries[index + 1]
+        cut = Splice(key.start, next_key.start, "")
     elif in_brackets:
         previous_key, previous_value = entries[index - 1]
         cut = Splice(entry_end(text, previous_key, previous_value), end, "")
@@ -457,15 +494,17 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
     An item that shares its line with anything else is kept.
     """
     text = tree.text
-    cuts: dict[int, Splice] = {}
+    cuts: dict[int, Splice] = {}  # by the item's number
     for number in numbers:
         item = sequence.children[number]
         # the item may start below its dash
-        dash = len(text[: item.start].rstrip(" \t\r\n")) - len("-")
+        text_up_to_dash = text[: item.start].rstrip(" \t\r\n")
+        dash = len(text_up_to_dash) - len("-")
         start = line_start(text, dash)
         has_own_line = text[dash] == "-" and only_blank(text, start, dash)
         if has_own_line:
-            cuts[number] = _without_lines(text, start, line_end(text, content_end(text, item)))
+            end = line_end(text, content_end(text, item))
+            cuts[number] = _without_lines(text, start, end)
     # The removal is optional, so if it would change anything else, keep these items.
     try:
         return checked(tree, list(cuts.values()), {id(sequence): shrinks(*cuts)})
@@ -493,20 +532,20 @@ def eol(text: str) -> str:
     return "\r\n" if first_line.endswith("\r") else "\n"
 
 
-def line_end(text: str, at: int) -> int:
-    """Return the end of the line that contains `at`, before its line ending."""
-    match = _BREAK.search(text, at)
+def line_end(text: str, position: int) -> int:
+    """Return the end of the line that contains a position, before its line ending."""
+    match = _BREAK.search(text, position)
     return match.start() if match else len(text)
 
 
-def line_start(text: str, at: int) -> int:
-    """Return the start of the line that contains `at`.
+def line_start(text: str, position: int) -> int:
+    """Return the start of the line that contains a position.
 
     A byte order mark before the first line is not part of it.
     """
-    first = 1 if text.startswith("\ufeff") else 0
-    start = at
-    while start > first and text[start - 1] not in BREAKS:
+    start_of_first_line = 1 if text.startswith("\ufeff") else 0
+    start = position
+    while start > start_of_first_line and text[start - 1] not in BREAKS:
         start -= 1
     return start
 
@@ -532,17 +571,25 @@ def content_end(text: str, node: Node) -> int:
     # Parsers place the end of a block collection at the next token, so use the end of its last
     # scalar.
     while node.children and node.style != "{":
-        key = node.children[-2] if node.kind == "mapping" else None
-        node = node.children[-1]
-        # `key:` without a value
-        if key is not None and node.kind == "scalar" and node.start >= node.end:
-            return max(key.end, value_slot(text, key) or 0)
-    if node.kind != "scalar" or node.style not in {"|", ">"}:
-        return node.end
+        last_child = node.children[-1]
+        if node.kind == "mapping":
+            is_empty = last_child.kind == "scalar" and last_child.start >= last_child.end
+            if is_empty:  # `key:` without a value
+                last_key = node.children[-2]
+                return max(last_key.end, value_slot(text, last_key) or 0)
+        node = last_child
+    is_block_scalar = node.kind == "scalar" and node.style in {"|", ">"}
+    return _block_scalar_end(text, node) if is_block_scalar else node.end
+
+
+def _block_scalar_end(text: str, node: Node) -> int:
+    """Return the end of a block scalar's content. Blank lines belong to it only in the style
+    `|+`.
+    """
     start = body(text, node)
     header, _, _ = text[start : start + _LONGEST_HEADER].partition(" ")
     content = text[: node.end]
-    keeps_blank_lines = "+" in header  # `|+`
+    keeps_blank_lines = "+" in header
     if not keeps_blank_lines:
         return len(content.rstrip())
     # without the last line ending
@@ -574,8 +621,10 @@ def slot(tree: Tree, node: Node) -> int:
     Raises TargetError if the key has no `:`.
     """
     key = tree.key_of(node)
-    position = node.end if key is None else value_slot(tree.text, key)
-    if position is None or key is node:
+    if key is None:  # an item
+        return node.end
+    position = None if key is node else value_slot(tree.text, key)
+    if position is None:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
             hint="use `key: value` on that line",
@@ -592,14 +641,17 @@ def quoted_keys(tree: Tree, node: Node) -> bool:
 
 
 def column(text: str, node: Node) -> int:
-    """Return the column of a block collection's entries: its keys or its dashes."""
+    """Return the column of a block collection's entries: its keys or its dashes.
+
+    The column of an explicit key, `? key`, is that of its question mark.
+    """
     if node.kind == "sequence":
         start = body(text, node)
-    else:
-        start = node.children[0].start
-        before = text[max(0, start - len(_QUESTION_MARK)) : start]
-        if before == _QUESTION_MARK:
-            start -= len(_QUESTION_MARK)
+        return start - line_start(text, start)
+    start = node.children[0].start
+    text_before = text[max(0, start - len(_QUESTION_MARK)) : start]
+    if text_before == _QUESTION_MARK:
+        start -= len(_QUESTION_MARK)
     return start - line_start(text, start)
 
 
@@ -611,28 +663,27 @@ def indents(tree: Tree) -> tuple[int, int]:
     The first mapping and the first sequence in a mapping show the file's style. Otherwise, the
     mapping's indentation is that of the sequence, or 2, and the sequence's is 0.
     """
-    of_mapping: int | None = None
-    of_sequence: int | None = None
+    mapping_indent: int | None = None
+    sequence_indent: int | None = None
     for parent, child in _nested_blocks(tree):
         indent = column(tree.text, child) - column(tree.text, parent)
-        if child.kind == "sequence" and of_sequence is None:
-            of_sequence = max(0, indent)
-        elif child.kind == "mapping" and of_mapping is None and indent > 0:
-            of_mapping = indent
-        if of_mapping is not None and of_sequence is not None:
+        if child.kind == "sequence" and sequence_indent is None:
+            sequence_indent = max(0, indent)
+        elif child.kind == "mapping" and mapping_indent is None and indent > 0:
+            mapping_indent = indent
+        if mapping_indent is not None and sequence_indent is not None:
             break
-    return of_mapping or of_sequence or 2, of_sequence or 0
+    return mapping_indent or sequence_indent or 2, sequence_indent or 0
 
 
 def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
     """Yield each block collection that is a value in a block mapping, with that mapping."""
-    for root in tree.roots:
-        for node in walk(root):
-            if node.kind != "mapping" or node.style == "{":
-                continue
-            for _, child in pairs(node):
-                if child.children and child.style != "{":
-                    yield node, child
+    for node in walk(*tree.roots):
+        if node.kind != "mapping" or node.style == "{":
+            continue
+        for _, child in pairs(node):
+            if child.children and child.style != "{":
+                yield node, child
 
 
 def dash_width(text: str, sequence: Node) -> int:

@@ -53,7 +53,8 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
     Raises TargetError if the path has more steps than a file can have levels.
     """
-    steps = [step.replace("\\.", ".") for step in re.split(r"(?<!\\)\.", text)]
+    escaped_steps = re.split(r"(?<!\\)\.", text)  # at each dot without a backslash
+    steps = [step.replace("\\.", ".") for step in escaped_steps]
     if len(steps) > DEPTH:
         raise TargetError(
             f"the key path has more than {DEPTH} steps",
@@ -90,14 +91,15 @@ def find_all(
 
     Raises the same errors as `find`.
     """
-    # The interpretation with the fewest dots in keys wins, which is the nested path.
-    matches = list(_matches(_mappings(tree), root, path, merges))
+    matches = list(_matches(_mappings(tree), root, path, merges=merges))
     if not matches:
         return ()
+    # The interpretation with the fewest dots in keys wins, which is the nested path.
     fewest_dots = min(match.dots for match in matches)
     best_matches = [match for match in matches if match.dots == fewest_dots]
     mappings = {id(match.mapping) for match in best_matches}
-    if fewest_dots > 0 and len(mappings) > 1:
+    is_ambiguous = fewest_dots > 0 and len(mappings) > 1
+    if is_ambiguous:
         raise _ambiguous(path)
     return tuple(match.node for match in best_matches)
 
@@ -120,23 +122,28 @@ def _matches(
     mappings: _Mappings,
     node: Node,
     path: Sequence[Segment],
-    merges: bool,  # noqa: FBT001
+    *,
+    merges: bool,
 ) -> Iterator[_Match]:
-    """Yield each node below this one that the path may refer to."""
+    """Yield each node below this one that the path may refer to.
+
+    Any number of steps at the path's beginning may be one key with dots in its name.
+    """
     mapping = resolved(node)
     if mapping.kind != "mapping":
         return
-    value_in = mappings.value if merges else mappings.own
-    for used in range(1, len(path) + 1):
-        dots_in_key = used - 1  # if the key consists of this many steps
-        for key, indices in _possible_keys(path[:used]):
-            inner = item(value_in(mapping, key), indices)
+    value_of_key = mappings.value if merges else mappings.own
+    for step_count in range(1, len(path) + 1):
+        dots_in_key = step_count - 1
+        steps_below_key = path[step_count:]
+        for key, indices in _possible_keys(path[:step_count]):
+            inner = item(value_of_key(mapping, key), indices)
             if inner is None:
                 continue
-            if used == len(path):
+            if not steps_below_key:
                 yield _Match(dots_in_key, inner, mapping)
                 continue
-            for match in _matches(mappings, inner, path[used:], merges):
+            for match in _matches(mappings, inner, steps_below_key, merges=merges):
                 yield match._replace(dots=match.dots + dots_in_key)
 
 
@@ -156,8 +163,10 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
     Without indices, return the node.
     """
     for index in indices:
-        sequence = resolved(node) if node else None
-        if sequence is None or sequence.kind != "sequence" or index >= len(sequence.children):
+        if node is None:
+            return None
+        sequence = resolved(node)
+        if sequence.kind != "sequence" or index >= len(sequence.children):
             return None
         node = sequence.children[index]
     return node
@@ -167,15 +176,17 @@ def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
     """Return a mapping's keys with their values as Helm reads them. Merged keys are included, and
     the last value wins.
     """
-    found: dict[str, Node] = {}
-    if mapping.kind == "mapping" and depth < DEPTH:
-        for name, node in pairs(mapping):
-            if is_merge(name):
-                for source in reversed(_sources(node)):
-                    found |= entries(source, depth + 1)
-            elif name.kind == "scalar":
-                found[name.value] = resolved(node)
-    return found
+    values_by_key: dict[str, Node] = {}
+    if mapping.kind != "mapping" or depth >= DEPTH:
+        return values_by_key
+    for key, node in pairs(mapping):
+        if is_merge(key):
+            # In a list of mappings, the first one wins, so it is added last.
+            for source in reversed(_sources(node)):
+                values_by_key |= entries(source, depth + 1)
+        elif key.kind == "scalar":
+            values_by_key[key.value] = resolved(node)
+    return values_by_key
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
@@ -194,65 +205,81 @@ class _Mappings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        self._known: dict[tuple[int, str], Node | None] = {}
+        # by the mapping's id and the key
+        self._values: dict[tuple[int, str], Node | None] = {}
+        # by the mapping's id and the key, each key node with its value
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
-        """Return the value of a key, or None.
+        """Return the value of a key, or None. `depth` is the number of merge keys around it.
 
         Raises TargetError if a second value hides the mapping's own value.
         """
-        if (id(mapping), key) in self._known:
-            return self._known[id(mapping), key]
+        cache_key = (id(mapping), key)
+        if cache_key not in self._values:
+            self._values[cache_key] = self._effective_value(mapping, key, depth)
+        return self._values[cache_key]
+
+    def _effective_value(self, mapping: Node, key: str, depth: int) -> Node | None:
+        """Return the value of a key as Helm reads it, or None: the last one, from the key itself or
+        from a merge key.
+        """
         if depth > MOST_MERGES:
             message = f"merge keys refer to each other more than {MOST_MERGES} times"
             raise TargetError(message, hint="write out the merged keys")
-        # Each value, with the key or merge key it comes from.
-        found: list[tuple[Node, Node]] = []
         entries = self._entries(mapping)
-        candidates = (*entries.get(key, ()), *entries.get(f"{MERGES}<<", ()))
-        for name, node in sorted(candidates, key=lambda entry: entry[0].start):
-            value_node = self._merged(node, key, depth) if is_merge(name) else node
+        candidates = [*entries.get(key, ()), *entries.get(f"{MERGES}<<", ())]
+        candidates.sort(key=lambda candidate: candidate[0].start)  # in document order
+        key_nodes = []  # the keys and merge keys that provide a value
+        last_value = None
+        for key_node, node in candidates:
+            value_node = self._merged(node, key, depth) if is_merge(key_node) else node
             if value_node is not None:
-                found.append((name, value_node))
-        result = None
-        if found:
-            *hidden_names, last_name = (name for name, _ in found)
-            self._refuse_hidden(key, hidden_names, last_name)
-            _, result = found[-1]
-        self._known[id(mapping), key] = result
-        return result
+                key_nodes.append(key_node)
+                last_value = value_node
+        if key_nodes:
+            self._refuse_hidden(key, key_nodes[:-1], key_nodes[-1])
+        return last_value
 
     def _refuse_hidden(self, key: str, hidden: Sequence[Node], last: Node) -> None:
         """Raise TargetError if the last key or merge key with a value hides the mapping's own key,
         or if a merge key hides another merge key's value.
+
+        A mapping's own key may override merge keys. `hidden` are the keys and merge keys before the
+        last one.
         """
-        hidden_own = [name for name in hidden if not is_merge(name)]
-        if not hidden_own and not (hidden and is_merge(last)):
-            return  # a mapping's own key may override merge keys
-        first_line = self.tree.line((hidden_own or hidden)[0])
+        last_is_merge = is_merge(last)
+        hidden_own = [key_node for key_node in hidden if not is_merge(key_node)]
+        if hidden_own:
+            first_hidden = hidden_own[0]
+        elif hidden and last_is_merge:
+            first_hidden = hidden[0]
+        else:
+            return
+        first_line = self.tree.line(first_hidden)
         last_line = self.tree.line(last)
-        again = "the merge key << adds it again" if is_merge(last) else "it appears again"
+        again = "the merge key << adds it again" if last_is_merge else "it appears again"
+        hint = "keep one of them"
+        if hidden_own and last_is_merge:
+            hint = "move the merge key above it"
         raise TargetError(
             f"line {first_line} has {key}, and on line {last_line}, {again}: Helm uses the"
             " later one",
-            hint="move the merge key above it"
-            if hidden_own and is_merge(last)
-            else "keep one of them",
+            hint=hint,
         )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
-        """Return the keys of a mapping, each with its values.
+        """Return the entries of a mapping, by key. A key may appear several times.
 
         Merge keys are distinguished from quoted keys.
         """
         if id(mapping) not in self._keys:
-            entries: dict[str, list[tuple[Node, Node]]] = {}
-            for name, node in pairs(mapping):
-                if name.kind == "scalar":
-                    key = f"{MERGES}{name.value}" if is_merge(name) else name.value
-                    entries.setdefault(key, []).append((name, node))
-            self._keys[id(mapping)] = entries
+            entries_by_key: dict[str, list[tuple[Node, Node]]] = {}
+            for key_node, value_node in pairs(mapping):
+                if key_node.kind == "scalar":
+                    key = f"{MERGES}{key_node.value}" if is_merge(key_node) else key_node.value
+                    entries_by_key.setdefault(key, []).append((key_node, value_node))
+            self._keys[id(mapping)] = entries_by_key
         return self._keys[id(mapping)]
 
     def own(self, mapping: Node, key: str) -> Node | None:
@@ -265,12 +292,13 @@ class _Mappings:
 
         In a list of mappings, the first mapping with the key wins.
         """
-        values = (
-            self.value(source, key, depth + 1)
-            for source in _sources(node)
-            if source.kind == "mapping"
-        )
-        return next((value_node for value_node in values if value_node is not None), None)
+        for source in _sources(node):
+            if source.kind != "mapping":
+                continue
+            value_node = self.value(source, key, depth + 1)
+            if value_node is not None:
+                return value_node
+        return None
 
 
 _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
@@ -285,9 +313,11 @@ def uses(
     """Yield the paths at which a reader that follows aliases and merge keys finds this node, or a
     key that the node lacks.
 
-    Raises TargetError if there are too many paths, or if the node is a key.
+    `missing` is the path from the node to that key. Raises TargetError if there are too many paths,
+    or if the node is a key.
     """
-    # Each node from which to go up, and the path from it down to the shared node or key.
+    # Go up from the node, and from each alias of a node on the way, until the root. Each entry is a
+    # node from which to go up, and the path from it down to the shared node or key.
     stack: list[tuple[Node, tuple[str | int, ...]]] = [(node, tuple(missing))]
     root_count = 0
     for _ in range(MOST_STEPS):
@@ -296,36 +326,49 @@ def uses(
         current, path_below = stack.pop()
         stack += [(alias, path_below) for alias in tree.aliases(current)]
         parent = tree.parent(current)
-        key = tree.key_of(current)
-        if key is current:
-            raise TargetError(
-                f"line {tree.line(key)} has an alias as a key",
-                hint="write out the key",
-            )
-        if parent is None:
-            root_count += 1
-            if root_count > MOST_USES:
-                break
-            steps = _segments(path_below)
-            nodes_at_path = find_all(tree, root, steps)
-            # a mapping may have its own key, which overrides the merged key
-            if missing:
-                is_use = not nodes_at_path
-            else:
-                is_use = any(resolved(found) is node for found in nodes_at_path)
-            if is_use:
-                yield steps
-        elif key is not None:
-            stack.append((parent, path_below if is_merge(key) else (key.value, *path_below)))
-        else:  # an item of a list, which may be the value of a merge key
-            key_of_list = tree.key_of(parent)
-            is_merged = key_of_list is not None and is_merge(key_of_list)
-            step = () if is_merged else (_item_number(parent, current),)
-            stack.append((parent, (*step, *path_below)))
+        if parent is not None:
+            stack.append((parent, _path_from_parent(tree, parent, current, path_below)))
+            continue
+        root_count += 1
+        if root_count > MOST_USES:
+            break
+        steps = _segments(path_below)
+        nodes_at_path = find_all(tree, root, steps)
+        if missing:
+            is_use = not nodes_at_path  # a mapping's own key overrides the merged key
+        else:
+            is_use = any(resolved(other) is node for other in nodes_at_path)
+        if is_use:
+            yield steps
     raise TargetError(
         f"line {tree.line(node)} is shared by too many aliases",
         hint="write out the value",
     )
+
+
+def _path_from_parent(
+    tree: Tree,
+    parent: Node,
+    child: Node,
+    path_below: tuple[str | int, ...],
+) -> tuple[str | int, ...]:
+    """Return the path that begins at a child's parent. `path_below` begins at the child.
+
+    A merge key is not a step, because its mapping's keys count as keys of the parent. Raises
+    TargetError if the child is a key.
+    """
+    key = tree.key_of(child)
+    if key is child:
+        raise TargetError(
+            f"line {tree.line(key)} has an alias as a key",
+            hint="write out the key",
+        )
+    if key is not None:
+        return path_below if is_merge(key) else (key.value, *path_below)
+    key_of_list = tree.key_of(parent)  # the child is an item of a list
+    if key_of_list is not None and is_merge(key_of_list):
+        return path_below
+    return (_item_number(parent, child), *path_below)
 
 
 def _item_number(sequence: Node, item_node: Node) -> int:
@@ -334,14 +377,16 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path of keys and list indices."""
+    """Return the steps of a path of keys and list indices. An index belongs to the key before
+    it.
+    """
     steps: list[Segment] = []
-    for step in path:
-        if isinstance(step, str):
-            steps.append(Segment(step))
+    for part in path:
+        if isinstance(part, str):
+            steps.append(Segment(part))
         elif steps:
-            last = steps.pop()
-            steps.append(Segment(last.name, f"{last.brackets}[{step}]"))
+            key_step = steps.pop()
+            steps.append(Segment(key_step.name, f"{key_step.brackets}[{part}]"))
     return tuple(steps)
 
 
@@ -358,27 +403,37 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
         return existing, ()
     mappings = _mappings(tree)
     node = root
-    rest = tuple(path)
+    remaining_path = tuple(path)
     while node.kind == "mapping":
-        node_and_rest = _step(mappings, node, rest)
-        if node_and_rest is None:
+        next_step = _step(mappings, node, remaining_path)
+        if next_step is None:
             break
-        node, rest = node_and_rest
+        node, remaining_path = next_step
     if node.null or node.kind == "mapping":
-        return node, _missing(mappings, node, rest)
-    parent = path_text(path[: len(path) - len(rest)]) or "the file"
+        return node, _missing(mappings, node, remaining_path)
+    raise _not_a_mapping(tree, node, path, remaining_path)
+
+
+def _not_a_mapping(
+    tree: Tree,
+    node: Node,
+    path: Sequence[Segment],
+    remaining_path: Sequence[Segment],
+) -> TargetError:
+    """Return the error for a node on the path that has no keys. The remaining path is below it."""
+    parent = path_text(path[: len(path) - len(remaining_path)]) or "the file"
     wanted = path_text(path)
+    remaining = path_text(remaining_path)
     if node.kind == "sequence":
-        hint = f"use one of its items, such as {parent}[0].{path_text(rest)}"
-        raise TargetError(
+        return TargetError(
             f"line {tree.line(node)}: {parent} is a list, so {wanted} is not in it",
-            hint=hint,
+            hint=f"use one of its items, such as {parent}[0].{remaining}",
         )
     kind = "not a mapping"
     if node.kind == "scalar":
         kind = f"a plain value ({shortened(node.value, 80)!r})"
-    raise TargetError(
-        f"line {tree.line(node)}: {parent} is {kind}, so it has no key {path_text(rest)}",
+    return TargetError(
+        f"line {tree.line(node)}: {parent} is {kind}, so it has no key {remaining}",
         hint=(
             f"use another key; if {parent} holds the whole reference, set"
             f" <alias>.helm.image-spec: {parent}"
@@ -388,30 +443,33 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
 
 def _step(
     mappings: _Mappings,
-    node: Node,
-    rest: tuple[Segment, ...],
+    mapping: Node,
+    path: tuple[Segment, ...],
 ) -> tuple[Node, tuple[Segment, ...]] | None:
-    """Return the next node and the rest of the path, or None if no key matches.
+    """Return the node at the path's next key in a mapping, and the path below it, or None if no key
+    matches.
 
-    A step matches the plain key, or the only possible key with dots.
+    The next key is the plain key of the first step, or the only possible key with dots.
     """
-    first, *_ = rest
-    plain_value = mappings.own(node, first.name)
-    if plain_value is not None and first.indices is not None:
-        return _item_at(mappings.tree, plain_value, first), rest[1:]
-    dotted = []
-    for used in range(2, len(rest)):
-        for key, indices in _possible_keys(rest[:used]):
-            dotted_value = value(node, key)
+    first_step = path[0]
+    plain_value = mappings.own(mapping, first_step.name)
+    if plain_value is not None and first_step.indices is not None:
+        return _item_at(mappings.tree, plain_value, first_step), path[1:]
+    dotted_matches = []
+    for step_count in range(2, len(path)):
+        for key, indices in _possible_keys(path[:step_count]):
+            dotted_value = value(mapping, key)
             if dotted_value is not None:
-                dotted.append((dotted_value, indices, rest[used:]))
-    if not dotted:
+                dotted_matches.append((dotted_value, indices, path[step_count:]))
+    if not dotted_matches:
         return None
-    if len(dotted) > 1:
-        raise _ambiguous(rest)
-    dotted_value, indices, rest_after_key = dotted[0]
+    if len(dotted_matches) > 1:
+        raise _ambiguous(path)
+    dotted_value, indices, path_below = dotted_matches[0]
     inner = item(dotted_value, indices)
-    return (resolved(inner), rest_after_key) if inner is not None else None
+    if inner is None:
+        return None
+    return resolved(inner), path_below
 
 
 def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
@@ -433,27 +491,30 @@ def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
     return resolved(node)
 
 
-def _missing(mappings: _Mappings, node: Node, rest: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Return the names of the keys to add.
+def _missing(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
+    """Return the names of the keys to add to a node, from the path below it.
 
     Raises TargetError if a list would have to be added, or if a new key would hide a merged
     mapping.
     """
-    for segment in rest:
+    for segment in path:
         if segment.indices is None:
             message = f"the index in {segment.text} is not a non-negative number"
             raise TargetError(message, hint="use 0 or a positive number between the brackets")
         if segment.indices:
             message = f"{segment.text}: there is no list {segment.name}"
             raise TargetError(message, hint="create the list in the file first")
-    names = tuple(segment.name for segment in rest)
-    if node.kind != "mapping" or len(names) == 1:
+    names = tuple(segment.name for segment in path)
+    adds_one_key = len(names) == 1
+    if node.kind != "mapping" or adds_one_key:
         return names
+    # The first name becomes a new mapping, which hides a merged mapping with this name.
     name, inner_name, *_ = names
     merged = mappings.value(node, name)
     if merged is not None and resolved(merged).kind == "mapping":
         merged_names = {key.value for key, _ in pairs(resolved(merged))}
-        if merged_names - {inner_name}:
+        hidden_names = merged_names - {inner_name}
+        if hidden_names:
             message = f"{name} comes from a merge key (<<): adding {name} would hide its other keys"
             raise TargetError(message, hint="write out the keys")
     return names

@@ -107,16 +107,17 @@ def reblock(old: str, text: str) -> str | None:
     """
     header = re.match(rf"([|>])[0-9+-]*([^{BREAKS}]*)(\r\n|[{BREAKS}])", old)
     lines = [line for line in re.split(rf"\r\n|[{BREAKS}]", old) if line.strip()]
-    content_lines = lines[1:]
-    if header is None or not content_lines:
+    old_content = lines[1:]
+    if header is None or not old_content:
         return None
-    is_one_trimmed_line = text.strip() == text and set(text).isdisjoint(BREAKS)
-    if not text or not is_one_trimmed_line:
+    has_outer_spaces = text.strip() != text
+    has_several_lines = not set(text).isdisjoint(BREAKS)
+    if not text or has_outer_spaces or has_several_lines:
         return None
-    style, comment, eol = header.groups()
-    first_line = content_lines[0]
+    style, comment, line_ending = header.groups()
+    first_line = old_content[0]
     indent = " " * (len(first_line) - len(first_line.lstrip(" ")))
-    return f"{style}-{comment}{eol}{indent}{text}"
+    return f"{style}-{comment}{line_ending}{indent}{text}"
 
 
 Word: TypeAlias = str | bool  # a scalar's content: a string, or a plain true or false
@@ -136,23 +137,25 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
         for key, value in data.items():
             if isinstance(value, str | bool):
                 lines.append(f"{spell(key)}: {_word(value)}")
-            else:
-                margin = " " * (step if isinstance(value, Mapping) else shift)
-                lines += [f"{spell(key)}:", *(margin + line for line in block(value, step, shift))]
+                continue
+            indent = " " * (step if isinstance(value, Mapping) else shift)
+            lines.append(f"{spell(key)}:")
+            lines += [indent + line for line in block(value, step, shift)]
         return lines
     dash = "-".ljust(width)
-    margin = " " * width
+    indent = " " * width
     for item in data:
         item_lines = block(item, step, shift)
         lines += [dash + line for line in item_lines[:1]]
-        lines += [margin + line for line in item_lines[1:]]
+        lines += [indent + line for line in item_lines[1:]]
     return lines
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
     """Return `data` on one line, in flow style or, with `quote`, as JSON."""
     if isinstance(data, str | bool):
-        return _word(data, quote=quote or ":" in str(data))  # `[a:1]` is an error for some readers
+        has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
+        return _word(data, quote=quote or has_colon)
     if isinstance(data, Mapping):
         inner = (
             f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items()
@@ -162,4 +165,5 @@ def flow(data: Data, *, quote: bool = False) -> str:
 
 
 def _word(value: Word, *, quote: bool = False) -> str:
+    """Return a scalar as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

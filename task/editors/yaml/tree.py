@@ -72,18 +72,15 @@ class Tree:
 
     @cached_property
     def _parents(self) -> Mapping[int, Node]:
-        return {
-            id(child): node for root in self.roots for node in walk(root) for child in node.children
-        }
+        return {id(child): node for node in walk(*self.roots) for child in node.children}
 
     @cached_property
     def _aliases(self) -> Mapping[int, Sequence[Node]]:
-        found: dict[int, list[Node]] = {}
-        for root in self.roots:
-            for node in walk(root):
-                if node.target:
-                    found.setdefault(id(node.target), []).append(node)
-        return found
+        aliases_by_target: dict[int, list[Node]] = {}
+        for node in walk(*self.roots):
+            if node.target:
+                aliases_by_target.setdefault(id(node.target), []).append(node)
+        return aliases_by_target
 
     def parent(self, node: Node) -> Node | None:
         """Return the collection that contains `node`, or None for a root."""
@@ -150,9 +147,9 @@ def resolved_value(mapping: Node | None, key: str) -> Node | None:
     return resolved(found) if found else None
 
 
-def walk(root: Node) -> Iterator[Node]:
-    """Yield `root` and all nodes below it, in document order."""
-    stack = [root]
+def walk(*roots: Node) -> Iterator[Node]:
+    """Yield these nodes and all nodes below them, in document order."""
+    stack = list(reversed(roots))
     while stack:
         node = stack.pop()
         yield node
@@ -185,14 +182,21 @@ def _parse(text: str) -> Tree:
 _cached_parse = lru_cache(maxsize=8)(_parse)  # reading, writing, and checking parse the same text
 
 
+_COLLECTIONS: Mapping[str, Literal["mapping", "sequence"]] = {
+    "MappingEndEvent": "mapping",
+    "SequenceEndEvent": "sequence",
+}
+
+
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
     """Yield the root and the end of each document. The end is its `...`, the next `---`,
     or the end of the text.
 
     `shift` is the number of characters before the text that was parsed.
     """
-    # the first event of each open collection, and the children of the collection around it
-    outer: list[tuple[Any, list[Node]]] = []
+    # for each open collection, the event that started it, and the children of the collection
+    # around it
+    open_collections: list[tuple[Any, list[Node]]] = []
     children: list[Node] = []  # of the innermost open collection
     anchored: dict[str, Node] = {}
     for event in events:
@@ -202,33 +206,26 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
         if name == "ScalarEvent":
             node = _scalar_of(event, start, end)
         elif name in ("MappingStartEvent", "SequenceStartEvent"):
-            outer.append((event, children))
+            open_collections.append((event, children))
             children = []
-            if len(outer) > DEPTH:
+            if len(open_collections) > DEPTH:
                 raise TargetError(
                     f"nested deeper than {DEPTH} levels",
                     hint="simplify the file",
                 )
             continue
-        elif name in ("MappingEndEvent", "SequenceEndEvent"):
-            kind: Literal["mapping", "sequence"] = (
-                "mapping" if name == "MappingEndEvent" else "sequence"
-            )
-            own_children = tuple(children)
-            first, children = outer.pop()
-            start = first.start_mark.index + shift
-            node = _collection_of(kind, first, start, end, own_children)
+        elif name in _COLLECTIONS:
+            first_event, outer_children = open_collections.pop()
+            start = first_event.start_mark.index + shift
+            node = _collection_of(_COLLECTIONS[name], first_event, start, end, tuple(children))
+            children = outer_children
         elif name == "AliasEvent":
-            if event.anchor not in anchored:
-                message = (
-                    f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
-                )
-                raise TargetError(message, hint="define the anchor above it")
-            node = Node("alias", start, end, event.anchor, target=anchored[event.anchor])
+            node = _alias_node(event, start, end, anchored)
         elif name == "DocumentEndEvent":
+            root = children[0]
             if anchored:
-                _refuse_bomb(children[0])
-            yield children[0], start
+                _refuse_bomb(root)
+            yield root, start
             children = []
             anchored = {}
             continue
@@ -240,6 +237,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
 
 
 def _scalar_of(event: Any, start: int, end: int) -> Node:
+    """Return the scalar that a parser event describes."""
     return Node(
         "scalar",
         start,
@@ -249,6 +247,14 @@ def _scalar_of(event: Any, start: int, end: int) -> Node:
         event.anchor or "",
         str(event.tag or ""),
     )
+
+
+def _alias_node(event: Any, start: int, end: int, anchored: Mapping[str, Node]) -> Node:
+    """Return an alias of one of the anchored nodes. Raises TargetError if there is no such node."""
+    if event.anchor not in anchored:
+        message = f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
+        raise TargetError(message, hint="define the anchor above it")
+    return Node("alias", start, end, event.anchor, target=anchored[event.anchor])
 
 
 def _collection_of(
@@ -306,14 +312,9 @@ def refuse_odd_breaks(tree: Tree) -> None:
     """
     if not _ODD_BREAK.search(tree.text):
         return
-    nodes = [node for root in tree.roots for node in walk(root)]
-    keys = {id(key) for node in nodes if node.kind == "mapping" for key, _ in pairs(node)}
-    value_positions = [
-        (node.start, node.end) for node in nodes if node.kind == "scalar" and id(node) not in keys
-    ]
     end_of_text = len(tree.text)
     end_of_previous = 0
-    for start, end in (*value_positions, (end_of_text, end_of_text)):
+    for start, end in (*_value_positions(tree), (end_of_text, end_of_text)):
         # the text between the previous value and this one
         odd_break = _ODD_BREAK.search(tree.text, end_of_previous, max(end_of_previous, start))
         if odd_break:
@@ -324,3 +325,15 @@ def refuse_odd_breaks(tree: Tree) -> None:
                 hint="remove it, or replace it with a line break",
             )
         end_of_previous = end
+
+
+def _value_positions(tree: Tree) -> list[tuple[int, int]]:
+    """Return the start and end of each scalar that is not a key, in document order."""
+    positions = []
+    key_ids: set[int] = set()
+    for node in walk(*tree.roots):
+        if node.kind == "mapping":
+            key_ids.update(id(key) for key, _ in pairs(node))
+        elif node.kind == "scalar" and id(node) not in key_ids:
+            positions.append((node.start, node.end))
+    return positions

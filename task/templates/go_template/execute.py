@@ -62,7 +62,10 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Execute the nodes. Return "break" or "continue" if such a node ends the walk, else ""."""
+        """Execute the nodes. Return "break" or "continue" if such a node ends the walk, else "".
+
+        `dot` is the value of `.` in the template.
+        """
         for node in nodes:
             self.spend(1)
             if isinstance(node, str):
@@ -70,7 +73,8 @@ class Run:
             elif isinstance(node, Action):
                 self.line = node.line
                 value = self.pipe(node.pipe, dot)
-                if not node.pipe.variables:
+                is_printed = not node.pipe.variables
+                if is_printed:
                     self.sink.add(self.paid(printed(value)))
             elif isinstance(node, Jump):
                 return node.kind
@@ -91,14 +95,17 @@ class Run:
         self.depth += 1
         if self.depth > DEEPEST:
             raise FailedTemplate(f"more than {DEEPEST} templates call one another")
-        outer = self.variables
+        outer_variables = self.variables
         self.variables = [("$", value)]
         self.walk(self.defined[node.name], value)
-        self.variables = outer
+        self.variables = outer_variables
         self.depth -= 1
 
     def block(self, node: Block, dot: Any) -> str:
-        """Run an `if`, `with`, or `range`. Its variables go out of scope at its end."""
+        """Run an `if`, `with`, or `range`. Its variables go out of scope at its end.
+
+        Return "break" or "continue" if such a node ends the block, else "".
+        """
         self.line = node.line
         outer_count = len(self.variables)
         value = self.pipe(node.pipe, dot)
@@ -126,7 +133,9 @@ class Run:
             del self.variables[outer_count:]
             if jump == "break":
                 break
-        return "" if has_elements else self.walk(node.otherwise, dot)
+        if has_elements:
+            return ""
+        return self.walk(node.otherwise, dot)
 
     def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
         """Return the keys and values that `range` iterates over."""
@@ -143,38 +152,41 @@ class Run:
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
     def bind(self, pipe: Pipe, key: Any, element: Any) -> None:
-        """Set the variables of a `range` for an element. If it declares them, they are the last."""
-        count = len(pipe.variables)
-        values = (element,) if count == 1 else (key, element)
-        new_variables = list(zip(pipe.variables, values, strict=False))
+        """Set the variables of a `range` for an element: none, `$element`, or `$key, $element`."""
+        names = pipe.variables
+        if not names:
+            return
+        values = [element] if len(names) == 1 else [key, element]
+        variables = list(zip(names, values, strict=False))
         if pipe.assigns:
-            for name, value in new_variables:
+            for name, value in variables:
                 self.assign(name, value)
-        elif count:
-            self.variables[-count:] = new_variables
+        else:
+            # The `range` has just declared them, so they are the last ones.
+            self.variables[-len(names) :] = variables
 
     # Variables
 
     def assign(self, name: str, value: Any) -> None:
-        """Run `$x = …`."""
-        for number in reversed(range(len(self.variables))):
-            known, _ = self.variables[number]
-            if known == name:
-                self.variables[number] = (name, value)
+        """Run `$x = …`: set the innermost variable with this name."""
+        for position in reversed(range(len(self.variables))):
+            variable_name, _ = self.variables[position]
+            if variable_name == name:
+                self.variables[position] = (name, value)
                 return
         raise FailedTemplate(f'undefined variable "{name}"')
 
     def variable(self, name: str) -> Any:
         """Return the value of the innermost variable with this name."""
-        for known, value in reversed(self.variables):
-            if known == name:
+        for variable_name, value in reversed(self.variables):
+            if variable_name == name:
                 return value
         raise FailedTemplate(f'undefined variable "{name}"')
 
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline."""
+        """Return the value of a pipeline, and set its variables to that value."""
         value: Any = MISSING
         for command in pipe.commands:
             value = self.command(command, dot, value)
@@ -186,34 +198,42 @@ class Run:
         return value
 
     def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
-        """Return the value of a command. `last` is the value of the pipeline's previous stage."""
+        """Return the value of a command, such as `printf "%d" .Count`.
+
+        `last` is the value of the pipeline's previous stage, or `MISSING` for the first stage.
+        """
         self.spend(1)
-        first = operands[0]
-        if isinstance(first, Function):
-            return self.call(first.name, operands[1:], dot, last)
-        if len(operands) > 1 or last is not MISSING:
-            raise FailedTemplate(f"can't give argument to non-function {first.text}")
-        if isinstance(first, Literal) and first.value is None:
+        first_operand, *arguments = operands
+        if isinstance(first_operand, Function):
+            return self.call(first_operand.name, arguments, dot, last)
+        if arguments or last is not MISSING:
+            raise FailedTemplate(f"can't give argument to non-function {first_operand.text}")
+        if isinstance(first_operand, Literal) and first_operand.value is None:
             raise FailedTemplate("nil is not a command")
-        return self.operand(first, dot)
+        return self.operand(first_operand, dot)
 
     def operand(self, operand: Operand, dot: Any) -> Any:
         """Return the value of an operand."""
         if isinstance(operand, Literal):
             return operand.value
         if isinstance(operand, Field):
-            try:
-                value = dot if operand.variable == "." else self.variable(operand.variable)
-                return self.follow(value, operand.names)
-            except FailedTemplate as error:
-                place = f'{operand.line}:{operand.column}: executing "base" at <{operand.text}>'
-                error.place = error.place or place
-                raise
+            return self.field(operand, dot)
         if isinstance(operand, Pipe):
             return self.pipe(operand, dot)
         if isinstance(operand, Chain):
-            return self.follow(self.operand(operand.inner, dot), operand.names)
+            inner = self.operand(operand.inner, dot)
+            return self.follow(inner, operand.names)
         return self.call(operand.name, (), dot, MISSING)
+
+    def field(self, field: Field, dot: Any) -> Any:
+        """Return the value of `.A.B` or `$x.A.B`. An error gets the field's position."""
+        try:
+            value = dot if field.variable == "." else self.variable(field.variable)
+            return self.follow(value, field.names)
+        except FailedTemplate as error:
+            place = f'{field.line}:{field.column}: executing "base" at <{field.text}>'
+            error.place = error.place or place
+            raise
 
     def follow(self, value: Any, names: tuple[str, ...]) -> Any:
         """Return `.A.B` of a value.
@@ -223,9 +243,9 @@ class Run:
         """
         is_null_in_map = False
         for name in names:
+            if value is None and is_null_in_map:
+                raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
             if value is None:
-                if is_null_in_map:
-                    raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
                 if self.missing_key == "error":
                     raise FailedTemplate(f'nil data; no entry for key "{name}"')
                 return None
@@ -244,23 +264,27 @@ class Run:
     def call(
         self,
         name: str,
-        operands: tuple[Operand, ...],
+        operands: Sequence[Operand],
         dot: Any,
         last: Any,
     ) -> Any:
         """Return the value of a function.
 
-        The value of the pipeline's previous stage is passed as the last argument.
+        The value of the pipeline's previous stage is passed as the last argument, unless it is
+        `MISSING`.
         """
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
         builtin = self.functions[name]
-        given = len(operands) if last is MISSING else len(operands) + 1
-        is_too_many = builtin.most is not None and given > builtin.most
-        if given < builtin.least or is_too_many:
+        count = len(operands)
+        if last is not MISSING:
+            count += 1
+        is_too_many = builtin.most is not None and count > builtin.most
+        if count < builtin.least or is_too_many:
             raise FailedTemplate(
-                f"wrong number of args for {name}: want {builtin.least}, got {given}"
+                f"wrong number of args for {name}: want {builtin.least}, got {count}"
             )
+
         arguments = [self.paid(self.operand(operand, dot)) for operand in operands]
         if last is not MISSING:
             arguments.append(self.paid(last))
@@ -275,17 +299,19 @@ class Run:
     def shortcut(
         self,
         name: str,
-        operands: tuple[Operand, ...],
+        operands: Sequence[Operand],
         dot: Any,
         last: Any,
     ) -> Any:
-        """Return the value of `and` or `or`: the first argument that decides.
+        """Return the value of `and` or `or`: the first argument that decides, or else the last
+        argument.
 
-        Later arguments are not evaluated.
+        `or` ends at a true value, and `and` at a false one. As of Go 1.18, later arguments are not
+        evaluated.
         """
-        deciding_truth = name == "or"  # `or` ends at a true value, and `and` at a false one
+        deciding_truth = name == "or"
         value: Any = MISSING
-        for operand in operands:  # Go 1.18 and later do not evaluate the remaining arguments
+        for operand in operands:
             value = self.operand(operand, dot)
             if truth(value) == deciding_truth:
                 return value

@@ -48,16 +48,13 @@ def kind(value: object) -> str:
     """Return a value's kind for comparisons, or "" for nil, lists, maps, and structs,
     which have no order.
     """
-    # Python's bool is an int
-    for name, types in (
-        ("bool", bool),
-        ("int", int),
-        ("float64", float),
-        ("string", str),
-    ):
-        if isinstance(value, types):
-            return name
-    return ""
+    if isinstance(value, bool):  # before int, because Python's bool is an int
+        return "bool"
+    if isinstance(value, int):
+        return "int"
+    if isinstance(value, float):
+        return "float64"
+    return "string" if isinstance(value, str) else ""
 
 
 def named(value: object) -> str:
@@ -88,6 +85,7 @@ def equal(first: Any, *others: Any) -> bool:
 
 
 def _go_equal(value: Any, other: Any) -> bool:
+    """Return whether two values are equal. As in Go, they must have the same type, or be nil."""
     if value is None or other is None:
         return value is other
     if kind(value) != kind(other) or named(value) != named(other):
@@ -132,14 +130,14 @@ def length(value: Any) -> int:
 
 
 def index(value: Any, *keys: Any) -> Any:
-    """Run `index x 1 "a"`: return an element of a list or map, or a byte of a string."""
+    """Run `index x 1 "a"`: return `x[1]["a"]`, from lists, maps, and the bytes of strings."""
     if value is None:
         raise FailedTemplate("index of nil")
     for key in keys:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            # whereas the field `.Labels.x` prints <no value>
+            # unlike `index`, the field `.Labels.x` prints <no value> for a missing key
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
@@ -162,9 +160,12 @@ def position(key: Any, last: int) -> int:
 
 def cut(value: Any, *bounds: Any) -> Any:
     """Run `slice x 1 2`: return x[1:2], in bytes for a string."""
-    if len(bounds) > MOST_SLICES or (isinstance(value, str) and len(bounds) == MOST_SLICES):
+    is_string = isinstance(value, str)
+    # a string has no capacity, which would be the third bound
+    most_bounds = MOST_SLICES - 1 if is_string else MOST_SLICES
+    if len(bounds) > most_bounds:
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
-    if isinstance(value, str):
+    if is_string:
         return go_text(_cut(go_bytes(value), bounds))
     if named(value) != "list":
         raise FailedTemplate(f"can't slice {named(value)}")
@@ -172,11 +173,13 @@ def cut(value: Any, *bounds: Any) -> Any:
 
 
 def _cut(value: Any, bounds: Sequence[Any]) -> Any:
-    """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity."""
+    """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity, which must
+    not be less than `high`.
+    """
     # unlike an index, a bound may be the length itself
-    given = [position(bound, len(value)) for bound in bounds]
+    positions = [position(bound, len(value)) for bound in bounds]
     defaults = [0, len(value), len(value)]
-    low, high, capacity = [*given, *defaults[len(given) :]]
+    low, high, capacity = [*positions, *defaults[len(positions) :]]
     if low > high or high > capacity:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
     return value[low:high]

@@ -108,9 +108,9 @@ def scan(text: str) -> list[Token]:
     return [token for token in tokens if token.text]
 
 
-def _end_of_comment(text: str, at: int, line: int) -> int:
-    """Return the position after a comment."""
-    end = text.find("*/", at + len("/*"))
+def _end_of_comment(text: str, start: int, line: int) -> int:
+    """Return the position after a comment's closing delimiter."""
+    end = text.find("*/", start + len("/*"))
     if end < 0:
         raise malformed(line, "unclosed comment")
     close = ACTION.match(text, end + len("*/"))
@@ -120,14 +120,18 @@ def _end_of_comment(text: str, at: int, line: int) -> int:
 
 
 def _action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
-    """Append the tokens of the action at this position, and return the position after it."""
+    """Append the tokens of the action at this position, and return the position after it.
+
+    `line_starts` are the positions at which the template's lines begin.
+    """
     tokens.append(Token("open", "{{", bisect_right(line_starts, position)))
     while position < len(text):
-        match = ACTION.match(text, position)
         line = bisect_right(line_starts, position)
+        column = position - line_starts[line - 1]
+        match = ACTION.match(text, position)
         if match is None:
             raise malformed(line, f"unrecognized character in action: {text[position]!r}")
-        token = _token(match, line, position - line_starts[line - 1])
+        token = _token(match, line, column)
         tokens.append(token)
         position = match.end()
         if token.kind == "close":
@@ -151,14 +155,23 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
     text = match[kind]
     if kind == "other" and text in UNFINISHED:
         raise malformed(line, f"unterminated {UNFINISHED[text]}")
-    if not text.isascii() and kind in {"variable", "field", "word", "number"}:
+    if kind in {"variable", "field", "word", "number"} and not text.isascii():
         for letter in text.lstrip(".$"):
-            # Python's \w matches more characters than Go's letters and decimal digits.
-            if not (letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()):
+            if not _is_name_letter(letter):
                 raise malformed(line, f"unrecognized character in action: {letter!r}")
     if kind == "word" and text in KEYWORDS:
         kind = text
-    return Token("close" if kind == "trim" else kind, text, line, column)
+    if kind == "trim":
+        kind = "close"
+    return Token(kind, text, line, column)
+
+
+def _is_name_letter(letter: str) -> bool:
+    r"""Return whether a character that the pattern `ACTION` takes for part of a name really is.
+
+    Python's `\w` matches more characters than Go's letters and decimal digits.
+    """
+    return letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()
 
 
 def string(literal: str) -> str:
@@ -175,48 +188,57 @@ def character(literal: str) -> int:
     body = literal[1:-1]  # without the quotes
     pieces = _pieces(body, "'", literal)
     if len(pieces) == 1:
-        piece = pieces[0]
-        try:
-            return ord(piece.decode())
-        except (TypeError, UnicodeDecodeError):  # several characters, or not UTF-8
-            if len(piece) == 1:
-                return piece[0]  # '\xff' is the number 255
+        raw = pieces[0]
+        with suppress(UnicodeDecodeError):
+            text = raw.decode()
+            if len(text) == 1:
+                return ord(text)
+        if len(raw) == 1:  # '\xff' is the number 255
+            return raw[0]
     raise Malformed(f"malformed character constant: {literal}")
 
 
 def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
-    """Return the bytes of each escape in a literal's body, and of the text between the escapes."""
+    """Return the bytes of each escape in a literal's body, and of the text between the escapes.
+
+    The `literal` is the body with its quotes, for messages.
+    """
     pieces: list[bytes] = []
     start = 0
     while start < len(body):
-        if body[start] != "\\":
+        if body[start] == "\\":
+            escape = ESCAPE.match(body, start)
+            # Only the literal's own quote may be escaped.
+            if escape is None or escape["simple"] in {"'", '"'} - {quote}:
+                raise Malformed(f"invalid escape in {literal[:40]}")
+            pieces.append(_escaped(escape, literal))
+            start = escape.end()
+        else:
             next_escape = body.find("\\", start)
             end = next_escape if next_escape >= 0 else len(body)
             pieces.append(go_bytes(body[start:end]))
-        else:
-            match = ESCAPE.match(body, start)
-            if match is None or match["simple"] in {"'", '"'} - {quote}:
-                raise Malformed(f"invalid escape in {literal[:40]}")
-            pieces.append(_escaped(match, literal))
-            end = match.end()
-        start = end
+            start = end
     return pieces
 
 
-def _escaped(match: re.Match[str], literal: str) -> bytes:
-    """Return the bytes that an escape stands for: one byte, or a character in UTF-8."""
-    if match["simple"]:
-        return SIMPLE[match["simple"]].encode()
-    if match["hex_byte"] or match["octal_byte"]:
-        octal = match["octal_byte"]
-        number = int(octal, 8) if octal else int(match["hex_byte"], 16)
-        if number <= 0xFF:
-            return bytes((number,))
+def _escaped(escape: re.Match[str], literal: str) -> bytes:
+    """Return the bytes that an escape stands for: one byte, or a character in UTF-8.
+
+    Raises Malformed for a number that is not a byte or a character.
+    """
+    if escape["simple"]:
+        return SIMPLE[escape["simple"]].encode()
+    if escape["hex_byte"]:
+        return bytes((int(escape["hex_byte"], 16),))
+    if escape["octal_byte"]:
+        byte = int(escape["octal_byte"], 8)
+        if byte <= 0xFF:
+            return bytes((byte,))
     else:
-        number = int(match["unicode4"] or match["unicode8"], 16)
-        is_surrogate = 0xD800 <= number < 0xE000
-        if number <= 0x10FFFF and not is_surrogate:
-            return chr(number).encode()
+        code_point = int(escape["unicode4"] or escape["unicode8"], 16)
+        is_surrogate = 0xD800 <= code_point < 0xE000
+        if code_point <= 0x10FFFF and not is_surrogate:
+            return chr(code_point).encode()
     raise Malformed(f"invalid escape in {literal[:40]}")
 
 
@@ -226,28 +248,34 @@ def number(literal: str) -> int | float:
     Raises Malformed.
     """
     if INTEGER.fullmatch(literal):
-        if len(literal) > 100:  # even 64 binary digits with underscores are shorter
-            raise Malformed(f"integer overflow: {literal[:40]}")
-        digits = literal.lstrip("+-").replace("_", "").lower()
-        has_octal_zero = digits.isdecimal() and digits.startswith("0")  # 017, as in C
-        integer = int(digits, 8) if has_octal_zero else int(digits, 0)
-        if literal.startswith("-"):
-            integer = -integer
-        if not -LARGEST - 1 <= integer <= LARGEST:
-            raise Malformed(f"{literal} overflows int")
-        return integer
+        return _integer(literal)
     if literal.endswith("i"):
         raise Malformed(f"complex numbers are not supported: {literal}")
     value = float("nan")
-    with suppress(OverflowError):
+    with suppress(OverflowError):  # a hexadecimal number may be too large
         if HEXADECIMAL.fullmatch(literal):
             value = float.fromhex(literal.replace("_", ""))
         elif DECIMAL.fullmatch(literal):
             value = float(literal.replace("_", ""))
     if isnan(value):
         raise Malformed(f"illegal number syntax: {literal[:40]}")
-    if not any(letter in ".eEpP" for letter in literal):
+    is_float = any(letter in ".eEpP" for letter in literal)
+    if not is_float:  # such as 09, for which Go has the same message
         raise Malformed(f"integer overflow: {literal}")
     if isinf(value):
         raise Malformed(f"illegal number syntax: {literal}")
     return value
+
+
+def _integer(literal: str) -> int:
+    """Return the value of a literal that matches `INTEGER`. Raises Malformed if it is too large."""
+    if len(literal) > 100:  # even 64 binary digits with underscores are shorter
+        raise Malformed(f"integer overflow: {literal[:40]}")
+    digits = literal.lstrip("+-").replace("_", "").lower()
+    is_c_octal = digits.isdecimal() and digits.startswith("0")  # 017, as in C
+    integer = int(digits, 8) if is_c_octal else int(digits, 0)
+    if literal.startswith("-"):
+        integer = -integer
+    if not -LARGEST - 1 <= integer <= LARGEST:
+        raise Malformed(f"{literal} overflows int")
+    return integer

@@ -127,28 +127,32 @@ class Parser:
         self.tokens = tokens
         self.functions = functions
         self.defined: Defined = {}
-        self.at = 0
-        self.variables = ["$"]
+        self.position = 0  # of the next token
+        self.variables = ["$"]  # in scope
         self.depth = 0  # blocks and parentheses around the next token
-        self.ranges = 0
+        self.ranges = 0  # `range` blocks around the next token
 
     # Tokens
 
     def peek(self) -> Token:
         """Return the next token, which may be a space, without consuming it."""
-        return self.tokens[self.at]
+        return self.tokens[self.position]
 
     def next(self) -> Token:
         """Consume the next token, which may be a space, and return it."""
-        token = self.tokens[self.at]
-        self.at += 1
+        token = self.tokens[self.position]
+        self.position += 1
         return token
 
     def skip_space(self) -> Token:
         """Consume a space, if there is one, and return the next token without consuming it."""
-        if self.tokens[self.at].kind == "space":
-            self.at += 1
-        return self.tokens[self.at]
+        if self.tokens[self.position].kind == "space":
+            self.position += 1
+        return self.tokens[self.position]
+
+    def text_since(self, start: int) -> str:
+        """Return the text of the consumed tokens from this position on."""
+        return "".join(token.text for token in self.tokens[start : self.position])
 
     def accept(self, *kinds: str) -> Token | None:
         """Consume and return the token after an optional space, if the token has one of these
@@ -182,30 +186,37 @@ class Parser:
         Returns the nodes and that token.
         """
         nodes: list[Node] = []
-        while (token := self.next()).kind in {"text", "open"}:
+        while True:
+            token = self.next()
             if token.kind == "text":
                 nodes.append(token.text)
-            elif end := self.accept("end", "else"):
+                continue
+            if token.kind != "open":
+                return tuple(nodes), token
+            end = self.accept("end", "else")
+            if end is not None:
                 return tuple(nodes), end
-            elif keyword := self.accept("define"):
-                self.define(keyword)
+            definition = self.accept("define")
+            if definition is not None:
+                self.define(definition)
             else:
                 nodes.append(self.action())
-        return tuple(nodes), token
 
     def action(self) -> Node:
         """Return an action's node. Its opening delimiter has already been consumed."""
-        if keyword := self.accept("template", "block"):
+        keyword = self.accept("template", "block", "if", "with", "range", "break", "continue")
+        if keyword is None:
+            line = self.peek().line
+            return Action(self.pipe("command", "close"), line)
+        if keyword.kind in {"template", "block"}:
             return self.call(keyword)
-        if keyword := self.accept("if", "with", "range"):
+        if keyword.kind in {"if", "with", "range"}:
             return self.block(keyword)
-        if keyword := self.accept("break", "continue"):  # as of Go 1.18
-            self.expect(f"{{{{{keyword.text}}}}}", "close")
-            if not self.ranges:
-                raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
-            return Jump(keyword.kind)
-        line = self.peek().line
-        return Action(self.pipe("command", "close"), line)
+        # `break` and `continue`, as of Go 1.18
+        self.expect(f"{{{{{keyword.text}}}}}", "close")
+        if not self.ranges:
+            raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
+        return Jump(keyword.kind)
 
     def block(self, keyword: Token) -> Block:
         """Return an `if`, `with`, or `range` up to its `{{end}}`.
@@ -220,6 +231,7 @@ class Parser:
             self.ranges += 1
         body, end = self.nodes()
         self.ranges = outer_ranges
+
         otherwise: tuple[Node, ...] = ()
         if end.kind == "else":
             otherwise = self.otherwise(keyword)
@@ -257,33 +269,39 @@ class Parser:
 
     def name(self, keyword: Token) -> str:
         """Return a template's quoted name."""
-        return str(literal(self.expect(f"{keyword.text} clause", "string", "raw")).value)
+        token = self.expect(f"{keyword.text} clause", "string", "raw")
+        return str(literal(token).value)
 
     def body(self, keyword: Token, name: str) -> None:
-        """Store the nodes of a defined template, which cannot use outside variables."""
+        """Parse the nodes of a defined template up to its `{{end}}`, and store them.
+
+        They cannot use outside variables, or jump out of an outside `range`.
+        """
         self.deeper(keyword.line)
-        outer = self.variables
-        ranges = self.ranges
+        outer_variables = self.variables
+        outer_ranges = self.ranges
         self.variables = ["$"]
         self.ranges = 0
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"unexpected {end.text} in {keyword.text} clause")
         self.expect("end", "close")
-        self.variables = outer
-        self.ranges = ranges
+        self.variables = outer_variables
+        self.ranges = outer_ranges
         self.depth -= 1
         self.defined[name] = nodes
 
     def otherwise(self, keyword: Token) -> tuple[Node, ...]:
-        """Return the nodes after `{{else`.
+        """Return the nodes after `{{else` in the block with this keyword.
 
-        These are an `else if` in an `if`, an `else with` in a `with`, or nodes up to `{{end}}`.
+        These are an `else if` in an `if`, an `else with` in a `with` (as of Go 1.23), or nodes up
+        to `{{end}}`.
         """
-        # `else with` as of Go 1.23
-        same_keyword = self.accept(keyword.kind) if keyword.kind != "range" else None
-        if same_keyword:
-            return (self.block(same_keyword),)  # the inner block's {{end}} also ends this block
+        if keyword.kind != "range":
+            same_keyword = self.accept(keyword.kind)
+            if same_keyword is not None:
+                # the inner block's {{end}} also ends this block
+                return (self.block(same_keyword),)
         self.expect("else", "close")
         nodes, end = self.nodes()
         if end.kind != "end":
@@ -297,20 +315,23 @@ class Parser:
         """Return a pipeline up to its end: a closing delimiter or parenthesis,
         which is consumed.
         """
-        start = self.at
+        start = self.position
         names, assigns = self.declarations(context)
         commands: list[tuple[Operand, ...]] = []
-        while (token := self.skip_space()).kind != end:
+        token = self.skip_space()
+        while token.kind != end:
             if token.kind not in OPERANDS:
                 raise unexpected(token, context)
             commands.append(self.command())
-        text = "".join(token.text for token in self.tokens[start : self.at]).strip()
+            token = self.skip_space()
+        text = self.text_since(start).strip()
         line = self.next().line
         if not commands:
             raise malformed(line, f"missing value for {context}")
-        for stage, (first_operand, *_) in enumerate(commands[1:], 2):
-            # they cannot take the value of the previous stage
-            if isinstance(first_operand, Literal) or first_operand == DOT:
+        for stage, command in enumerate(commands[1:], 2):
+            first_operand = command[0]
+            takes_no_value = isinstance(first_operand, Literal) or first_operand == DOT
+            if takes_no_value:  # from the previous stage
                 raise malformed(line, f"non executable command in pipeline stage {stage}")
         return Pipe(
             tuple(commands),
@@ -325,19 +346,23 @@ class Parser:
         These are `$x :=`, `$x =`, or, in a range, `$i, $e :=`.
         """
         names: list[str] = []
-        while variable := self.accept("variable"):
-            start = self.at - 1  # the variable's position
+        while True:
+            variable = self.accept("variable")
+            if variable is None:
+                break
+            start = self.position - 1  # the variable's position
             sign = self.accept("assign", "declare")
-            if sign:
+            if sign is not None:
                 self.declare(names, variable)
                 return names, sign.kind == "assign"
             following = self.peek()
             if following.text != ",":  # the variable is an operand
-                self.at = start
+                self.position = start
                 break
-            if context != "range" or names:
+            is_first_of_range = context == "range" and not names
+            if not is_first_of_range:
                 raise malformed(following.line, f"too many declarations in {context}")
-            self.at += 1
+            self.position += 1  # the comma
             self.declare(names, variable)
             if self.skip_space().kind != "variable":
                 raise malformed(following.line, "range can only initialize variables")
@@ -358,30 +383,32 @@ class Parser:
         consumed).
         """
         operands: list[Operand] = []
-        while (token := self.skip_space()).kind in OPERANDS:
+        token = self.skip_space()
+        while token.kind in OPERANDS:
             operands.append(self.operand())
             if self.peek().kind not in {"space", "close", "right", "pipe"}:
                 raise unexpected(self.peek(), "operand")
+            token = self.skip_space()
         if not self.accept("pipe") and token.kind not in {"close", "right"}:
             raise unexpected(token, "operand")
         return tuple(operands)
 
     def operand(self) -> Operand:
         """Return a term with the fields that follow it."""
-        start = self.at
+        start = self.position
         term = self.term()
         names: list[str] = []
         while self.peek().kind == "field":
             names.append(self.next().text.removeprefix("."))
         if not names:
             return term
-        text = "".join(token.text for token in self.tokens[start : self.at])
+        text = self.text_since(start)
         if isinstance(term, Field) and term != DOT:
             return replace(term, names=(*term.names, *names), text=text)
         if isinstance(term, Pipe | Function):
             return Chain(term, tuple(names), text)
-        token = self.tokens[start]
-        raise malformed(token.line, f"unexpected . after term {token.text}")
+        first_token = self.tokens[start]
+        raise malformed(first_token.line, f"unexpected . after term {first_token.text}")
 
     def term(self) -> Operand:
         """Return a literal, a field, a variable, a function name,
@@ -398,9 +425,10 @@ class Parser:
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')
             return Field(text, (), text, token.line, token.column)
-        if token.kind in {"field", "dot"}:
-            names = (text.removeprefix("."),) if token.kind == "field" else ()
-            return Field(".", names, text, token.line, token.column)
+        if token.kind == "field":
+            return Field(".", (text.removeprefix("."),), text, token.line, token.column)
+        if token.kind == "dot":
+            return Field(".", (), text, token.line, token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind != "word":

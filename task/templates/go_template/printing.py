@@ -55,6 +55,11 @@ class Spec:
     plus_v: bool = False  # %+v, with field names
     sharp_v: bool = False  # %#v, as Go source
 
+    @property
+    def pads_with_zeros(self) -> bool:
+        """Whether a number is padded with zeros. Padding on the right is always spaces."""
+        return "0" in self.flags and "-" not in self.flags
+
     def pad(self, text: str, *, zeros: bool = True) -> str:
         """Pad a string to the directive's width, with zeros only where they are allowed."""
         if "-" in self.flags:
@@ -94,7 +99,9 @@ def _print_string(spec: Spec, verb: str, value: str) -> str | None:
         if "#" in spec.flags and can_be_raw:
             return spec.pad(f"`{text}`")
         return spec.pad(quote(text, '"', ascii_only="+" in spec.flags))
-    return spec.pad(text) if verb in {"s", "v"} else None
+    if verb in {"s", "v"}:
+        return spec.pad(text)
+    return None
 
 
 def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
@@ -141,52 +148,71 @@ def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
     digits = format(abs(value), "o" if verb == "O" else verb)
     if spec.precision is not None:
         digits = digits.rjust(spec.precision, "0")
-    elif "0" in spec.flags and "-" not in spec.flags:
+    elif spec.pads_with_zeros:
         digits = digits.rjust(spec.width - len(sign), "0")
-    prefix = PREFIXES.get(verb, "") if "#" in spec.flags else ""
-    has_leading_zero = digits.startswith("0")
-    if verb == "o" and has_leading_zero:
-        prefix = ""
-    elif verb == "O":
-        prefix = "0o0" if "#" in spec.flags and not has_leading_zero else "0o"
+    prefix = _prefix_of_digits(spec, verb, digits)
     return spec.pad(sign + prefix + digits, zeros=False)
+
+
+def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
+    """Return the prefix that shows the base of an integer, such as `0x`, or "".
+
+    Octal digits that begin with a zero do not get another one.
+    """
+    shows_base = "#" in spec.flags
+    has_leading_zero = digits.startswith("0")
+    if verb == "O":
+        return "0o0" if shows_base and not has_leading_zero else "0o"
+    if verb == "o" and has_leading_zero:
+        return ""
+    return PREFIXES.get(verb, "") if shows_base else ""
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
     """Format a code point for `%c`, `%q`, or `%U`. As in Go, an invalid one is shown as U+FFFD."""
-    is_valid = 0 <= value <= 0x10FFFF and not 0xD800 <= value < 0xE000
+    is_surrogate = 0xD800 <= value < 0xE000
+    is_valid = 0 <= value <= 0x10FFFF and not is_surrogate
     letter = chr(value) if is_valid else "\ufffd"
-    if verb == "U":
-        if spec.precision is not None or value < 0:
-            raise FailedTemplate("printf: %U accepts only a character, without precision, here")
-        shown = f" '{letter}'" if "#" in spec.flags and letter.isprintable() else ""
-        return spec.pad(f"U+{value:04X}{shown}", zeros=False)
     if verb == "c":
         return spec.pad(letter)
-    return spec.pad(quote(letter, "'", ascii_only="+" in spec.flags))
+    if verb == "q":
+        return spec.pad(quote(letter, "'", ascii_only="+" in spec.flags))
+    if spec.precision is not None or value < 0:
+        raise FailedTemplate("printf: %U accepts only a character, without precision, here")
+    text = f"U+{value:04X}"
+    if "#" in spec.flags and letter.isprintable():
+        text += f" '{letter}'"
+    return spec.pad(text, zeros=False)
 
 
 def _print_float(spec: Spec, verb: str, value: float) -> str | None:
     """Format a float, or return None if the verb is not for floats."""
+    if verb in "bxX":
+        raise FailedTemplate(f"printf: %{verb} of a float is not supported")
     if verb not in "eEfFgG":
-        if verb in "bxX":
-            raise FailedTemplate(f"printf: %{verb} of a float is not supported")
         return None
     if "#" in spec.flags:
         raise FailedTemplate(f"printf: %#{verb} of a float is not supported")
+    if isnan(value):
+        return spec.pad("NaN", zeros=False)
     if not isfinite(value):
-        text = "NaN" if isnan(value) else f"{value:+}".replace("i", "I")  # +Inf or -Inf
-        return spec.pad(text, zeros=False)
+        return spec.pad("+Inf" if value > 0 else "-Inf", zeros=False)
+    sign = spec.sign(negative=str(value).startswith("-"))  # also for -0.0
+    digits = _digits_of_float(spec, verb, abs(value))
+    if spec.pads_with_zeros:
+        digits = digits.rjust(spec.width - len(sign), "0")
+    return spec.pad(sign + digits, zeros=False)
+
+
+def _digits_of_float(spec: Spec, verb: str, number: float) -> str:
+    """Format a float without its sign. The default precision is 6, or for `%g` as many digits as
+    necessary.
+    """
     precision = spec.precision
     if precision is None and verb in "eEfF":
         precision = 6
-    number = abs(value)
     text = go_float(number) if precision is None else format(number, f".{precision}{verb}")
-    text = text.upper() if verb in "EG" else text
-    sign = spec.sign(negative=str(value).startswith("-"))
-    if "0" in spec.flags and "-" not in spec.flags:
-        text = text.rjust(spec.width - len(sign), "0")
-    return spec.pad(sign + text, zeros=False)
+    return text.upper() if verb in "EG" else text
 
 
 class Sink:
@@ -223,8 +249,9 @@ def sprint(values: Sequence[Any]) -> str:
 def sprintln(values: Sequence[Any]) -> str:
     """Format values like `fmt.Sprintln`, with spaces between them and a newline at the end."""
     sink = Sink()
-    for at, value in enumerate(values):
-        sink.add(" " if at else "")
+    for number, value in enumerate(values):
+        if number > 0:
+            sink.add(" ")
         write(sink, PLAIN, "v", value)
     sink.add("\n")
     return sink.text()
@@ -244,32 +271,36 @@ class Printf:
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
         self.values = values
-        self.operand = 0
-        self.reordered = False
+        self.operand = 0  # the number of the next operand
+        self.reordered = False  # whether a directive has chosen an operand by its index
         self.sink = Sink()
 
     def text(self) -> str:
         """Return the formatted text. Call this only once."""
-        at = 0
+        end_of_previous = 0
         for match in DIRECTIVE.finditer(self.form):
-            self.sink.add(self.form[at : match.start()])
+            self.sink.add(self.form[end_of_previous : match.start()])
             self.directive(match)
-            at = match.end()
-        self.sink.add(self.form[at:])
-        if not self.reordered and self.operand < len(self.values):
+            end_of_previous = match.end()
+        self.sink.add(self.form[end_of_previous:])
+        has_unused_operands = self.operand < len(self.values)
+        if has_unused_operands and not self.reordered:
             self.extra()
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
         """Format one operand by a directive, such as `%-5d`."""
+        # The width and the precision may be operands too, each with its own index.
         self.choose(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose(match["second"])
         precision = self.precision(match["precision"])
         self.choose(match["third"])
         verb = match["verb"]
-        if verb in {"", "%"}:
-            self.sink.add(verb or "%!(NOVERB)")
+        if verb == "":
+            self.sink.add("%!(NOVERB)")
+        elif verb == "%":
+            self.sink.add("%")
         elif self.operand >= len(self.values):
             self.sink.add(f"%!{verb}(MISSING)")
         else:
@@ -293,7 +324,8 @@ class Printf:
         digits = index[1:-1]  # without the brackets
         is_number = digits.isascii() and digits.isdecimal()
         # nine digits are enough to see that a longer number is too large
-        if not is_number or not 0 < int(digits[:9]) <= len(self.values):
+        exists = is_number and 1 <= int(digits[:9]) <= len(self.values)
+        if not exists:
             raise FailedTemplate(f"printf: no operand {index[:20]}")
         self.operand = int(digits) - 1
         self.reordered = True
@@ -326,25 +358,30 @@ class Printf:
         """
         if not text:
             return None
-        value: Any = text
+        digits = text
         if text == "*":
-            value = self.take() if self.operand < len(self.values) else None
-            if not isinstance(value, int) or isinstance(value, bool):
+            operand = self.take() if self.operand < len(self.values) else None
+            is_integer = isinstance(operand, int) and not isinstance(operand, bool)
+            if not is_integer:
                 self.sink.add(bad)
                 return None
+            digits = str(operand)
         # The length is checked first, because Python refuses to convert very long numbers.
-        is_too_long = len(str(value)) > len(f"-{WIDEST}")
-        if is_too_long or abs(int(value)) > WIDEST:
-            raise FailedTemplate(f"printf: width or precision {str(value)[:20]} is too large")
-        return int(value)
+        is_too_long = len(digits) > len(f"-{WIDEST}")
+        if is_too_long or abs(int(digits)) > WIDEST:
+            raise FailedTemplate(f"printf: width or precision {digits[:20]} is too large")
+        return int(digits)
 
     def extra(self) -> None:
         """Add Go's note about operands that no directive used."""
         notes = []
         for value in self.values[self.operand :]:
+            if value is None:
+                notes.append("<nil>")
+                continue
             sink = Sink()
             write(sink, PLAIN, "v", value)
-            notes.append("<nil>" if value is None else f"{type_name(value)}={sink.text()}")
+            notes.append(f"{type_name(value)}={sink.text()}")
         self.sink.add(f"%!(EXTRA {', '.join(notes)})")
 
 
@@ -374,12 +411,11 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
     Raises FailedTemplate for a verb that is not supported here.
     """
-    is_go_source_of_many = spec.sharp_v and not isinstance(value, str | int | float | None)
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
-    elif verb in {"p", "w"} or is_go_source_of_many:
-        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
-    elif value is None:
+        return
+    _refuse_unsupported(spec, verb, value)
+    if value is None:
         sink.add(spec.pad("<nil>") if verb in {"v", "T"} else f"%!{verb}(<nil>)")
     elif isinstance(value, Printable):
         write(sink, spec, verb, value.text)
@@ -387,11 +423,18 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
         sink.add(spec.pad(type_name(value)[: spec.precision]))
     elif isinstance(value, str | bool | int | float):
         text = scalar(spec, verb, value)
-        if text is None:
+        if text is None:  # the wrong verb for this type
             text = f"%!{verb}({type_name(value)}={scalar(spec, 'v', value)})"
         sink.add(text)
     else:
         _write_many(sink, spec, verb, value)
+
+
+def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
+    """Raise FailedTemplate for `%p`, for `%w`, and for a list, map, or struct as Go source."""
+    is_scalar = isinstance(value, str | int | float | None)
+    if verb in {"p", "w"} or (spec.sharp_v and not is_scalar):
+        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
 
 
 def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
@@ -403,8 +446,9 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
         _write_struct(sink, spec, verb, value)
         return
     sink.add("[")
-    for at, element in enumerate(value):
-        sink.add(" " if at else "")
+    for number, element in enumerate(value):
+        if number > 0:
+            sink.add(" ")
         write(sink, spec, verb, element)
     sink.add("]")
 
@@ -412,8 +456,9 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
     """Format a map, sorted by key, as Go does."""
     sink.add("map[")
-    for at, (name, element) in enumerate(sorted(value.items())):
-        sink.add(" " if at else "")
+    for number, (name, element) in enumerate(sorted(value.items())):
+        if number > 0:
+            sink.add(" ")
         write(sink, spec, verb, name)
         sink.add(":")
         write(sink, spec, verb, element)
@@ -423,8 +468,9 @@ def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
 def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
     """Format a struct: its values, or with `%+v` also the names of its fields."""
     sink.add("{")
-    for at, (name, element) in enumerate(value.items()):
-        sink.add(" " if at else "")
+    for number, (name, element) in enumerate(value.items()):
+        if number > 0:
+            sink.add(" ")
         if spec.plus_v:
             sink.add(f"{name}:")
         write(sink, spec, verb, element)

@@ -63,7 +63,9 @@ class Template:
             raise
         except RecursionError:
             raise FailedTemplate("nested too deeply") from None
-        return go_bytes(run.sink.text()).decode("utf-8", "replace"), steps - run.steps
+        text = go_bytes(run.sink.text()).decode("utf-8", "replace")
+        used_steps = steps - run.steps
+        return text, used_steps
 
 
 @lru_cache(maxsize=1024)
