@@ -22,7 +22,7 @@ from task.files import LARGEST, check_file, read_file, remove_folder, temporary_
 from task.git.environment import Login
 from task.git.github_app import App, token
 from task.git.hosts import ATLASSIAN
-from task.git.names import Address, address_of
+from task.git.names import address_of
 from task.git.ssh import (
     PLAIN,
     SshFiles,
@@ -82,17 +82,21 @@ class Access:
         """Return the logins for this URL ("" means any), each with the server that it may be sent
         to.
 
-        `helped`: the user's git configuration has its own logins. Raises the errors of
-        `task.git.github_app`.
+        These are the configured ones, with the GitHub App's token if the URL may be on its server.
+        If nothing is configured, it is the CI system's own token. `helped`: the user's git
+        configuration has its own logins. Raises the errors of `task.git.github_app`.
         """
         given = self.given
-        if given.app is None and not given.logins and not helped:
+        if given.app is None:
+            if given.logins or helped:
+                return given.logins
             return given.spare
         may_be_app_server = not url or url.lower().startswith(given.app_server.lower())
-        if given.app is None or not may_be_app_server:
+        if not may_be_app_server:
             return given.logins
         with self._lock:
-            self._of_app = self._of_app or given.app(self._bundle())
+            if self._of_app is None:
+                self._of_app = given.app(self._bundle())
             return (self._of_app, *given.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
@@ -118,18 +122,15 @@ class Access:
 
     def ssh(self) -> tuple[str, bool]:
         """Return the ssh command, and whether options asked for it."""
+        is_from_options = self.given.ssh is not None
         with self._lock:
             if not self._ssh:
-                home = self._environ.get("HOME", "")
                 files = self.given.ssh
+                home = self._environ.get("HOME", "")
                 if files is None and needs_own_files(home):
-                    files = collect(
-                        AccessOptions(),
-                        Secret(""),
-                        home,
-                    )
+                    files = collect(AccessOptions(), Secret(""), home)
                 self._ssh = write(files, self._private()) if files else PLAIN
-            return self._ssh, self.given.ssh is not None
+            return self._ssh, is_from_options
 
     def nameless(self) -> dict[str, str]:
         """Return the variables that ssh needs if this user has no passwd entry."""
@@ -186,37 +187,46 @@ def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
     logins = _logins_given(given, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
     github_token = _secret(environ, "GITHUB_TOKEN")
-    has_own_token = github_token and github.startswith("https://")
-
-    if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
-        # Kubernetes mounts a missing optional secret as an empty folder
-        given = replace(given, ssh_directory="")
-    key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
-    sets_known_hosts = given.ssh_known_hosts_file or given.ssh_host_key
-    sets_ssh = given.ssh_key_file or key or sets_known_hosts or given.ssh_directory
-
+    own_logins = []  # of the CI system
+    if github_token and github.startswith("https://"):
+        own_logins.append(Login(github, _TOKEN_USER, github_token))
+    ssh_key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
     config_file, credentials_file = _tekton_files(given.basic_auth_directory)
-    found = Credentials(
+    credentials = Credentials(
         logins=(*_stored_logins(credentials_file), *logins),
-        spare=(Login(github, _TOKEN_USER, github_token),) if has_own_token else (),
+        spare=tuple(own_logins),
         app=_app(given, environ),
         app_server=github or _GITHUB,
-        ssh=collect(given, key, environ.get("HOME", "")) if sets_ssh else None,
+        ssh=_ssh_files(given, ssh_key, environ.get("HOME", "")),
         certificates=certificates(given.ca_file),
         config_file=config_file,
     )
-    return Access(found, environ)
+    return Access(credentials, environ)
+
+
+def _ssh_files(given: AccessOptions, key: Secret, home: str) -> SshFiles | None:
+    """Return the configured files for ssh, or None if nothing is configured. `key` comes from a
+    variable.
+    """
+    if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
+        # Kubernetes mounts a missing optional secret as an empty folder
+        given = replace(given, ssh_directory="")
+    sets_key = key or given.ssh_key_file or given.ssh_directory
+    sets_known_hosts = given.ssh_known_hosts_file or given.ssh_host_key
+    if not sets_key and not sets_known_hosts:
+        return None
+    return collect(given, key, home)
 
 
 def _logins_given(given: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
     """Return a login with the configured password for each of its servers."""
-    scope = _login_scope(given, environ)
+    prefixes = _login_scope(given, environ)
     user, password = _password(given, environ)
     if not password:
         return []
-    if not scope:
+    if not prefixes:
         raise UsageError("a password or token is set, but not the server it is for", hint=_SHOW)
-    return [Login(url, user or _token_user(url, password), password) for url in scope]
+    return [Login(url, user or _token_user(url, password), password) for url in prefixes]
 
 
 def _tekton_files(folder: str) -> tuple[str, str]:
@@ -240,24 +250,33 @@ def _tekton_files(folder: str) -> tuple[str, str]:
 
 
 def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URLs that a login may be sent to."""
-    if not given.git_credentials_url:
-        ci_servers = (
-            environ.get(variable, "").strip() for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL")
-        )
-        return tuple(
-            url.rstrip("/") for url in ci_servers if url.startswith(("https://", "http://"))
-        )
+    """Return the URL prefixes that a login may be sent to: the given ones, else the CI system's
+    server. Raises `UsageError`.
+    """
     for url in given.git_credentials_url:
-        try:
-            address = address_of(url)
-        except SourceError:
-            address = Address("", "")
-        is_web = address.protocol in {"https", "http"}
-        if not is_web or address.user or address.password or set(url) & set("?#*@ "):
+        if not _is_web_prefix(url):
             hint = "use https://host/ or https://host/path/, without credentials"
             raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
-    return tuple(url.rstrip("/") for url in given.git_credentials_url)
+    if given.git_credentials_url:
+        return tuple(url.rstrip("/") for url in given.git_credentials_url)
+
+    prefixes = []
+    for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL"):
+        server = environ.get(variable, "").strip()
+        if server.startswith(("https://", "http://")):
+            prefixes.append(server.rstrip("/"))
+    return tuple(prefixes)
+
+
+def _is_web_prefix(url: str) -> bool:
+    """Return whether this is an https or http URL without credentials, a query, or wildcards."""
+    try:
+        address = address_of(url)
+    except SourceError:
+        return False
+    if address.protocol not in {"https", "http"} or address.user or address.password:
+        return False
+    return not set(url) & set("?#*@ ")
 
 
 def _token_user(url: str, token: Secret) -> str:
@@ -277,25 +296,29 @@ def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Se
     The password may be empty.
     """
     user = given.git_username
-    found = dict[str, Secret]()  # the password from each source, by variable or option
-    for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
-        secret = _secret(environ, name)
+    passwords: dict[str, Secret] = {}  # from each source that is set, by variable or option
+    for variable in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
+        secret = _secret(environ, variable)
         if secret:
-            found[name] = secret
+            passwords[variable] = secret
     if given.git_password_file:
-        found["--git-password-file"] = _secret_line(given.git_password_file, "--git-password-file")
-    if "password" in _names_in_folder(given.basic_auth_directory):
+        option = "--git-password-file"
+        passwords[option] = _secret_line(given.git_password_file, option)
+    folder = given.basic_auth_directory
+    names = _names_in_folder(folder)
+    if "password" in names:
         option = "--basic-auth-directory"
-        folder = given.basic_auth_directory
-        found[option] = _secret_line(os.path.join(folder, "password"), option)
-        if not user and "username" in _names_in_folder(folder):
+        passwords[option] = _secret_line(os.path.join(folder, "password"), option)
+        if not user and "username" in names:
             user = _secret_line(os.path.join(folder, "username"), option).reveal()
-    if len(found) > 1:
-        raise UsageError(f"{' and '.join(found)} are both set", hint="set only one of them")
-    if user and not found:
+
+    if len(passwords) > 1:
+        raise UsageError(f"{' and '.join(passwords)} are both set", hint="set only one of them")
+    if user and not passwords:
         hint = "set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file"
         raise UsageError("a Git username is set, but no password or token", hint=hint)
-    return user, next(iter(found.values()), Secret(""))
+    password = next(iter(passwords.values()), Secret(""))
+    return user, password
 
 
 def _stored_logins(path: str) -> tuple[Login, ...]:
@@ -336,9 +359,11 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
         raise UsageError("--github-app-installation-id: not a number", hint=hint)
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
-    api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
+    if not api:
+        api = "https://api.github.com" if server == _GITHUB else f"{server}/api/v3"
 
     def login(ca_file: str) -> Login:
+        # A variable may have the key in one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
         app = App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api)
         return Login(server, _TOKEN_USER, token(app, ca_file))
@@ -355,8 +380,8 @@ def certificates(path: str) -> str:
     files = [path]
     if os.path.isdir(path):
         names = sorted(_names_in_folder(path, "--ca-file"))
-        paths = [os.path.join(path, name) for name in names]
-        files = [file for file in paths if os.path.isfile(file)]
+        paths_in_folder = [os.path.join(path, name) for name in names]
+        files = [file for file in paths_in_folder if os.path.isfile(file)]
     texts = "\n".join(_text_of_file(file, "--ca-file") for file in files)
     has_certificate = "BEGIN CERTIFICATE" in texts or "BEGIN TRUSTED CERTIFICATE" in texts
     if files and not has_certificate:
@@ -384,7 +409,9 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret:
-    """Return the secret in a variable. Raises `UsageError` for several lines that are no key."""
+    """Return the secret in a variable. Raises `UsageError` if it has several lines and is not a
+    key.
+    """
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(

@@ -46,19 +46,9 @@ def key_of(given: Secret, form: str = "") -> Key:
     if not is_key_itself:
         looks_like_path = "/" in text or text.startswith(".")
         if form != "ssh" and not looks_like_path and not os.path.exists(text):
-            return Key(Secret(""), text, "openpgp")
-        try:
-            text = read_text(text)
-        except (OSError, UnicodeDecodeError) as error:
-            why = (
-                error.strerror
-                if isinstance(error, OSError)
-                else "not text; export the key with --armor"
-            )
-            raise UsageError(
-                f"--signing-key: cannot read {text!r}: {why}",
-                hint="specify a readable file",
-            ) from None
+            return Key(Secret(""), text, "openpgp")  # an id in the keyring
+        text = _text_of_key_file(text)
+
     if "PGP PRIVATE KEY BLOCK" in text:
         detected_form = "openpgp"
     elif "PRIVATE KEY-----" in text:
@@ -73,6 +63,19 @@ def key_of(given: Secret, form: str = "") -> Key:
         )
     tidy_text = text.replace("\r\n", "\n").rstrip("\n") + "\n"
     return Key(Secret(tidy_text), "", detected_form)
+
+
+def _text_of_key_file(path: str) -> str:
+    """Return the text of a file with a key. Raises `UsageError`."""
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        not_text = "not text; export the key with --armor"
+        why = error.strerror if isinstance(error, OSError) else not_text
+        raise UsageError(
+            f"--signing-key: cannot read {path!r}: {why}",
+            hint="specify a readable file",
+        ) from None
 
 
 class Signer:
@@ -115,15 +118,14 @@ class Signer:
                 "GIT_COMMITTER_EMAIL": who.email,
                 **self._home(),
             }
-            settings = (
-                f"gpg.format={self._key.form}",
-                f"user.signingKey={self._signing_key}",
-                "gpg.program=gpg",
-                "gpg.ssh.program=ssh-keygen",
-                "i18n.commitEncoding=UTF-8",
-            )
-            argv = [word for setting in settings for word in ("-c", setting)]
-            argv += ["commit-tree", "-S", tree]
+            argv = [
+                *("-c", f"gpg.format={self._key.form}"),
+                *("-c", f"user.signingKey={self._signing_key}"),
+                *("-c", "gpg.program=gpg"),
+                *("-c", "gpg.ssh.program=ssh-keygen"),
+                *("-c", "i18n.commitEncoding=UTF-8"),
+                *("commit-tree", "-S", tree),
+            ]
             if parent:
                 argv += ["-p", parent]
             try:
@@ -211,23 +213,28 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
     folder = temporary_folder(git.temporary, sockets=True)
     env = {"GNUPGHOME": folder}
     try:
-        allowed = f"{folder}/allowed"
-        all_lines = [line for text in texts for line in text.splitlines()]
-        ssh_keys = [line for line in all_lines if _SSH_KEY.match(line)]
-        write_private(allowed, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
+        lines = "\n".join(texts).splitlines()
+        ssh_keys = [line for line in lines if _SSH_KEY.match(line)]
+        allowed_signers = f"{folder}/allowed"
+        write_private(allowed_signers, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
+
         # No owner trust is set in this keyring: it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
-        for text in filter(_PGP_KEY.search, texts):
-            argv = ("--batch", "--quiet", "--import")
-            git.run(*argv, program="gpg", stdin=text, env=env)
-        settings = (
-            "gpg.program=gpg",
-            "gpg.ssh.program=ssh-keygen",
-            f"gpg.ssh.allowedSignersFile={allowed}",
-            "gpg.minTrustLevel=fully",
+        for text in texts:
+            if _PGP_KEY.search(text):
+                argv = ("--batch", "--quiet", "--import")
+                git.run(*argv, program="gpg", stdin=text, env=env)
+
+        git.run(
+            *("-c", "gpg.program=gpg"),
+            *("-c", "gpg.ssh.program=ssh-keygen"),
+            *("-c", f"gpg.ssh.allowedSignersFile={allowed_signers}"),
+            *("-c", "gpg.minTrustLevel=fully"),
+            "verify-commit",
+            commit,
+            git_dir=git_dir,
+            env=env,
         )
-        options = (word for setting in settings for word in ("-c", setting))
-        git.run(*options, "verify-commit", commit, git_dir=git_dir, env=env)
     except GitFailed:
         return False
     finally:

@@ -58,7 +58,8 @@ def cluster_access(
     the pod's account. No server is contacted. Raises `UsageError` if there is no kubeconfig or
     account.
     """
-    if config := kubeconfig(environ, path, context):
+    config = kubeconfig(environ, path, context)
+    if config:
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_of_pod(environ, service_account), environ)
@@ -176,8 +177,13 @@ class ClusterAccess:
         Raises `UsageError` for an unreadable file.
         """
         server = self._server
-        ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
-        for path in filter(None, (ca_file, *(identity or ()))):
+        ca_file = server.ca_file
+        if server.ca_data:
+            ca_file = self._private("ca.pem", server.ca_data)
+        paths = [ca_file] if ca_file else []
+        if identity:
+            paths += identity
+        for path in paths:
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
@@ -204,20 +210,24 @@ class ClusterAccess:
         The plugin's certificate takes precedence over the kubeconfig's.
         """
         user = self._user
-        source = from_plugin if from_plugin.certificate else user
         certificate_file = user.certificate_file
+        key_file = user.key_file
+        # Requests need files, so certificates and keys that are given as text are written to files.
+        source = from_plugin if from_plugin.certificate else user
         if source.certificate:
             certificate_file = self._private("client.pem", source.certificate)
-        key_file = user.key_file
         if source.key:
             key_file = self._private("client.key", source.key.reveal())
-        if bool(certificate_file) != bool(key_file):
+
+        if not certificate_file and not key_file:
+            return None
+        if not certificate_file or not key_file:
             raise UsageError(
                 "the kubeconfig has a client certificate without its key, or a key without its"
                 " certificate",
                 hint="add the missing part",
             )
-        return (certificate_file, key_file) if certificate_file else None
+        return certificate_file, key_file
 
     def _private(self, name: str, text: str) -> str:
         """Write a copy that only this user can read, and return its path."""
@@ -255,22 +265,22 @@ class _PluginLogin:
         self._server = server
         self._environ = environ
         self._lock = Lock()
-        self._known: Credential | None = None
+        self._credential: Credential | None = None
 
     def answer(self) -> Credential:
         """Return the current credential, running the plugin if there is none."""
         with self._lock:
-            known = self._known
-            has_expired = known and known.expires and time.time() >= known.expires
-            if not known or has_expired:
-                known = ask(self._plugin, self._server, self._environ)
-                self._known = known
-            return known
+            credential = self._credential
+            has_expired = credential and credential.expires and time.time() >= credential.expires
+            if not credential or has_expired:
+                credential = ask(self._plugin, self._server, self._environ)
+                self._credential = credential
+            return credential
 
     def expire(self) -> None:
         """Drop the credential, because the server no longer accepts it."""
         with self._lock:
-            self._known = None
+            self._credential = None
 
 
 @dataclass(frozen=True)
@@ -308,7 +318,8 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
             f"is configured for {plugin.version}, but returned another version",
         )
     is_incomplete_pair = bool(certificate) != bool(key)
-    if is_incomplete_pair or not (token or certificate):
+    is_empty = not token and not certificate
+    if is_incomplete_pair or is_empty:
         raise _useless(plugin, "returned neither a token nor a certificate with its key")
     return Credential(Secret(token), certificate, Secret(key), expires)
 

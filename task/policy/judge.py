@@ -100,6 +100,7 @@ def same(image: Image, current: Reading) -> bool:
     current_image = live_image(current.name) if current.name else None
     if current_image is not None and current_image.identity != image.identity:
         return False
+
     same_tag = image.tag == current.tag
     if image.digest and current.digest:
         one_lacks_tag = not image.tag or not current.tag

@@ -82,15 +82,17 @@ class TagOrder:
         The numbers in all parts are compared before leading zeros: `2026-9-10` comes after
         `2026-09-05`.
         """
-        raw = tag.encode("utf-8", "surrogatepass")
-        if self.kind == "alphabetical":
-            key: Any = raw
-        else:
+        raw_tag = tag.encode("utf-8", "surrogatepass")
+        key: Any = raw_tag
+        if self.kind != "alphabetical":
             parts = self.read(tag) or {}
-            values = [_value(part, group) for group, part in parts.items()]
-            # If the values are equal, longer runs of digits have more leading zeros.
-            lengths = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
-            key = (values, lengths, raw)
+            values = []
+            lengths = []
+            for group, part in parts.items():
+                values.append(_value(part, group))
+                # If the values are equal, longer runs of digits have more leading zeros.
+                lengths.append([len(run) for run in _RUN.findall(part or "")])
+            key = (values, lengths, raw_tag)
         return _reversed(key) if self.descending else key
 
 
@@ -100,26 +102,28 @@ def parse_tag_order(text: str) -> TagOrder:
 
     Raises `Malformed` for an unknown word or a pattern without named groups.
     """
-    written = text.strip()
-    descending = bool(_DESCENDING.search(written))
-    plain = _DESCENDING.sub("", written)
-    if plain in KINDS:
-        return TagOrder(written, KINDS[plain], descending)
-    word, colon, pattern = plain.partition(":")
+    stripped = text.strip()
+    descending = bool(_DESCENDING.search(stripped))
+    ascending_order = _DESCENDING.sub("", stripped)
+    if ascending_order in KINDS:
+        return TagOrder(stripped, KINDS[ascending_order], descending)
+
+    word, colon, pattern = ascending_order.partition(":")
     if word != "regexp" or not colon:
-        raise Malformed(f"{shortened(written)!r} is not a tag order", _HINT)
+        raise Malformed(f"{shortened(stripped)!r} is not a tag order", _HINT)
     check_length(pattern)
-    found = compiled(pattern, groups=True)
-    if found.groups > MOST_GROUPS:
+    regexp = compiled(pattern, groups=True)
+    if regexp.groups > MOST_GROUPS:
         hint = "use (?:…) for groups that are not compared"
         raise Malformed(
-            f"the pattern has {found.groups} groups, but at most {MOST_GROUPS} are allowed", hint
+            f"the pattern has {regexp.groups} groups, but at most {MOST_GROUPS} are allowed", hint
         )
     repeated_name = named_twice(pattern)
     if repeated_name:
         hint = "give each group a unique name; groups are compared from left to right"
         raise Malformed(f"the pattern has two groups named {repeated_name!r}", hint)
-    names_by_number = {number: name.decode() for name, number in found.groupindex.items()}
+
+    names_by_number = {number: name.decode() for name, number in regexp.groupindex.items()}
     groups = tuple((names_by_number[number], number) for number in sorted(names_by_number))
     if not groups:
         hint = "name the part to compare: (?P<build>[0-9]+)"
@@ -128,7 +132,7 @@ def parse_tag_order(text: str) -> TagOrder:
             " order",
             hint,
         )
-    return TagOrder(written, "regexp", descending, pattern, groups)
+    return TagOrder(stripped, "regexp", descending, pattern, groups)
 
 
 def _value(part: str | None, name: str) -> Any:
@@ -271,16 +275,17 @@ class Semver(Rules):
         old = parse_version(current)
         if new is None or old is None:
             return ""
-        if new > old:
+        if new > old or (new == old and tag > current):
             return ""
-        if new < old:
-            why = f"{current} is newer than {tag}"
-        elif tag > current:
-            return ""
-        else:
+        if new == old:
             why = f"{current} is the same version as {tag} and sorts after it as text"
-        same_numbers = new.finalize_version() == old.finalize_version()
-        if same_numbers and bool(new.prerelease) == bool(old.prerelease):
+        else:
+            why = f"{current} is newer than {tag}"
+
+        # If so, letters may have decided, in the pre-release or in the text.
+        have_same_numbers = new.finalize_version() == old.finalize_version()
+        are_same_kind = bool(new.prerelease) == bool(old.prerelease)
+        if have_same_numbers and are_same_kind:
             why = f"{why}{_by_numbers(tag, current)}"
         return why
 
@@ -358,16 +363,20 @@ class InTagOrder(Rules):
         if parts is None:
             order = shortened(self._order.text)
             return "tag-order", f"tag-order {order} does not match {tag or 'an empty tag'}"
-        group = f"the group {VERSION_GROUP} of tag-order"
+
         version = parts.get(VERSION_GROUP)
+        group = f"the group {VERSION_GROUP} of tag-order"  # for messages
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} in {tag}, which is not a version"
         if not self.constraint:
             return "", ""
         if version is None:
             return "tag-order", f"{group} matches nothing in {tag}"
+
         rule, why = self._rules.objection(version, policy)
-        return rule, f"{tag}: {why}" if rule else ""
+        if not rule:
+            return "", ""
+        return rule, f"{tag}: {why}"
 
     def older(self, tag: str, current: str) -> str:
         """Compare by the tag order."""
@@ -384,7 +393,7 @@ def _no_version(tag: str, policy: Policy) -> str:
     """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
-    has_digits = any(map(str.isdecimal, tag))
+    has_digits = any(character.isdecimal() for character in tag)
     alternative = (
         "or a tag-order for the numbers in them" if has_digits else "or digest to follow this tag"
     )
@@ -400,13 +409,15 @@ def _not_in(text: str, tag: str, version: Version) -> str:
     Most people do not expect that a range without a pre-release excludes all pre-releases.
     """
     release = version.finalize_version()
-    only_excludes_prereleases = version.prerelease and parse_range(text).admits(release)
-    if not only_excludes_prereleases:
+    is_prerelease_of_admitted = version.prerelease and parse_range(text).admits(release)
+    if not is_prerelease_of_admitted:
         return f"{tag} does not satisfy {text}"
+
     why = f"{tag} is a pre-release, but {text} admits only releases; to admit it, "
     with suppress(Malformed):
-        if parse_range(f"{text}-0").admits(version):
-            return f"{why}use {text}-0"
+        with_prereleases = f"{text}-0"
+        if parse_range(with_prereleases).admits(version):
+            return f"{why}use {with_prereleases}"
     return f"{why}add -0 to a version, as in >=1.0-0"
 
 

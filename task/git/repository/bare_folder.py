@@ -76,24 +76,33 @@ class Cache:
         After a machine crash, the file may contain anything.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
-            note = _NOTES[self._format].fullmatch(file.read(_LONGEST))
-            if note:
-                return Kept(note[1].decode(), note[2] == b"whole")
+            match = _NOTES[self._format].fullmatch(file.read(_LONGEST))
+            if match:
+                tip, completeness = match.groups()
+                return Kept(tip.decode(), whole=completeness == b"whole")
         return Kept()
 
     def keep(self, objects: str, kept: Kept) -> None:
-        """Add the packs of a run.
+        """Add the packs of a run, which are in the folder `objects`.
 
-        Together with earlier packs, they contain everything for the tip `kept`.
+        Together with earlier packs, they contain everything for the tip `kept`. If there are too
+        many packs, remove all of them. If a file cannot be written, the packs stay out of the
+        cache.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
-                    self._take(f"{objects}/pack/{name.removesuffix('.idx')}")
+                    pack_name = name.removesuffix(".idx")
+                    self._take(f"{objects}/pack/{pack_name}")
+
             if kept.tip:
-                note = f"{kept.tip} {'whole' if kept.whole else 'trees'}"
+                completeness = "whole" if kept.whole else "trees"
+                note = f"{kept.tip} {completeness}"
                 self._place(f"{self.objects}/tip", BytesIO(note.encode()))
-            if sum(name.endswith(".idx") for name in os.listdir(f"{self.objects}/pack")) > _MOST:
+
+            names = os.listdir(f"{self.objects}/pack")
+            indexes = [name for name in names if name.endswith(".idx")]
+            if len(indexes) > _MOST:
                 self.drop()
 
     def drop(self) -> None:
@@ -225,19 +234,28 @@ class BareFolder:
             os.makedirs(f"{self.path}/objects/info")
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
-            if self.cache and self.cache.open(self.object_format):
-                self.cache = None
-            if self.cache:
-                self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
-            tip = self.cache.kept().tip if self.cache else ""
-            if tip:
-                self._write("packed-refs", f"{tip} refs/image-update/kept\n")
-                self._write("shallow", f"{tip}\n")
+            self._use_cache()
             if self.lent:
                 self._write("objects/info/alternates", f"{_config_quoted(self.lent.objects)}\n")
-            if self.lent and self.lent.shallow:
-                self._write("shallow", self.lent.shallow)
+                if self.lent.shallow:
+                    self._write("shallow", self.lent.shallow)
         self.partial()
+
+    def _use_cache(self) -> None:
+        """Let git read the cached objects, and offer the cached tip to the server. A cache that
+        cannot be opened is not used.
+        """
+        if self.cache is None:
+            return
+        problem = self.cache.open(self.object_format)
+        if problem:
+            self.cache = None
+            return
+        self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
+        tip = self.cache.kept().tip
+        if tip:
+            self._write("packed-refs", f"{tip} refs/image-update/kept\n")
+            self._write("shallow", f"{tip}\n")
 
     def restart(self, object_format: str) -> None:
         """Start over with an empty repository in the other object format."""
