@@ -285,7 +285,7 @@ def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"commit {commit[:12]} not found"
-    matches = [known for known in parents if known.startswith(commit)]
+    matches = [full_id for full_id in parents if full_id.startswith(commit)]
     if not matches:
         return "", f"commit {commit} is not on any branch or tag"
     if len(matches) > 1:

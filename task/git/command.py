@@ -159,7 +159,7 @@ class Git:
             environ if configured else {},
             self._access.given.config_file,
         )
-        self._nameless = False  # whether ssh was given a passwd entry
+        self._has_passwd_variables = False  # whether ssh was given a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
@@ -225,6 +225,7 @@ class Git:
         is_web = target.protocol in {"https", "http"}
         is_local = target.protocol == "file" and not rewrites
 
+        # The logins and settings that may be used for this server.
         logins = [*url_login(target)]
         pairs = self._settings_pairs()
         if rewrites:
@@ -234,6 +235,7 @@ class Git:
         else:
             pairs = without_web(pairs)
 
+        # Send a login with the first request, if it is certain which one the server gets.
         server = "" if rewrites else origin(url)  # "" means any
         follow = not sends_header(pairs, server)
         may_send_at_once = at_once and follow and not rewrites and url not in self._asks_first
@@ -245,11 +247,13 @@ class Git:
             logins = []
             follow = False
 
+        # Turn everything into variables.
         moved = [(url, self._moved[url])] if url in self._moved else []
         env = login_environment(pairs, logins, follow=follow, moved=moved)
         env |= self._access.environment()
         # hooks of a local repository do not log in anywhere
         if not is_local and not self._access.given.alone:
+            # The machine's variables for credential programs, if they are not set yet.
             helper_variables = of_helpers(self._full_environ, self._config.programs)
             for name, value in helper_variables.items():
                 if name not in self._environ:
@@ -278,7 +282,7 @@ class Git:
         be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._asks_first:  # the command did not do that
+        if url in self._asks_first:  # credentials were only sent on request
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
@@ -319,6 +323,7 @@ class Git:
         if not locations:
             return False
 
+        # Remember the URL, unless it is on a different server, or is a web page's.
         shown = without_login(repo)
         location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
         if origin(location) != origin(contacted_url):
@@ -492,9 +497,9 @@ class Git:
         if not may_use_ssh:
             return {}
         # ssh refuses to run without a passwd entry, so it and its parent process get one
-        if not self._nameless:
-            self._nameless = True
-            self._environ |= self._access.nameless()
+        if not self._has_passwd_variables:
+            self._has_passwd_variables = True
+            self._environ |= self._access.passwd_variables()
         command, is_from_options = self._access.ssh()
         if not is_from_options:
             if "GIT_SSH_COMMAND" in self._environ or "GIT_SSH" in self._environ:

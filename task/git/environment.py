@@ -116,9 +116,10 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
     The last one wins.
     """
     files: list[str] = []
-    if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
-        system = environ.get("GIT_CONFIG_SYSTEM")
-        files += [system] if system else _SYSTEM
+    ignores_system = environ.get("GIT_CONFIG_NOSYSTEM", "").lower() in {"1", "true", "yes", "on"}
+    if not ignores_system:
+        system_file = environ.get("GIT_CONFIG_SYSTEM")
+        files += [system_file] if system_file else _SYSTEM
     users_file = environ.get("GIT_CONFIG_GLOBAL")
     if users_file:
         return [*files, users_file]
@@ -276,11 +277,11 @@ class UserConfig:
         self,
         run: Callable[..., bytes],
         environ: Mapping[str, str],
-        more: str = "",
+        extra_file: str = "",
     ) -> None:
         self._run = run
         self._environ = environ  # if empty, no configuration is used
-        self._more = more  # a configuration file for this run only
+        self._extra_file = extra_file  # a configuration file for this run only
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -293,8 +294,8 @@ class UserConfig:
         for path in files:
             if os.path.isfile(path) and os.access(path, os.R_OK):
                 pairs += self._list(path)
-        if self._more:
-            for key, value in self._list(self._more):
+        if self._extra_file:
+            for key, value in self._list(self._extra_file):
                 if not _is_helper(key):
                     pairs.append((key, value))
         return pairs

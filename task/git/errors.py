@@ -78,13 +78,13 @@ def _compiled_words(words: str) -> re2._Regexp:
     return re2.compile(words, options)
 
 
-def _cleaned_output(said: str) -> str:
+def _cleaned_output(output: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
     # An invalid proxy setting may contain a password, but `without_logins` only finds URLs.
     without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
-        said[-_TEXT:],
+        output[-_TEXT:],
         flags=re.IGNORECASE,
     )
     lines = re.split(r"[\r\n]+", without_logins(without_proxy))
@@ -461,11 +461,11 @@ def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> s
     )
 
 
-def is_in_merge_queue(said: str) -> bool:
+def is_in_merge_queue(message: str) -> bool:
     """Return whether GitHub rejected a change because the branch's request is in the merge
     queue.
     """
-    return _has_words(said, _IN_QUEUE)
+    return _has_words(message, _IN_QUEUE)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:

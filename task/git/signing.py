@@ -35,13 +35,13 @@ class Key:
     form: str  # "openpgp", "ssh"
 
 
-def key_of(given: Secret, form: str = "") -> Key:
+def key_of(value: Secret, form: str = "") -> Key:
     """Return the key from an option's value: the key itself, a file, or an id in the keyring.
 
     If no format is given, it is detected from the key. Raises `UsageError` if the value cannot be a
     key, or has a different format.
     """
-    text = given.reveal()
+    text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
     if not is_key_itself:
         looks_like_path = "/" in text or text.startswith(".")
@@ -129,10 +129,10 @@ class Signer:
             if parent:
                 argv += ["-p", parent]
             try:
-                ended = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
+                result = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
-            return ended.out.decode().strip()
+            return result.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP key and its subkeys, one of which signs. Empty for an SSH
@@ -156,19 +156,19 @@ class Signer:
                 program = "ssh-keygen"
                 argv = ["-y", "-f", self._signing_key]
             try:
-                ended = self._git.run(*argv, program=program, env=self._home())
+                result = self._git.run(*argv, program=program, env=self._home())
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
-            return ended.out.decode()
+            return result.out.decode()
 
     def _secret_keys(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
-            ended = self._git.run(*argv, program="gpg", env=self._home())
+            result = self._git.run(*argv, program="gpg", env=self._home())
         except GitFailed as error:
             raise _unusable_key(error, self._key.name) from error
-        return ended.out.decode().splitlines()
+        return result.out.decode().splitlines()
 
     def _home(self) -> dict[str, str]:
         """Return the variable for our own keyring; {} for the user's keyring, or an SSH key."""

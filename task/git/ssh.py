@@ -38,36 +38,36 @@ class SshFiles:
     known_hosts: bool = False
 
 
-def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
+def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
     """Read the files and keys that the options specify. `key` comes from a variable, and `home` is
     the user's home folder.
 
     Raises `UsageError` if a file or key cannot be read or used.
     """
-    if key and given.ssh_key_file:
+    if key and options.ssh_key_file:
         raise UsageError(
             "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both set",
             hint="set only one of them",
         )
-    files, keys = _of_folder(given.ssh_directory, home)
+    files, keys = _of_folder(options.ssh_directory, home)
     if key:
         files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
-    elif given.ssh_key_file:
-        text = read_given(given.ssh_key_file, "--ssh-key-file")
-        files[_KEY] = tidy_key(text, f"--ssh-key-file: {given.ssh_key_file!r}")
+    elif options.ssh_key_file:
+        text = read_given(options.ssh_key_file, "--ssh-key-file")
+        files[_KEY] = tidy_key(text, f"--ssh-key-file: {options.ssh_key_file!r}")
     if _KEY in files:
         keys = [_KEY]
 
-    if given.ssh_known_hosts_file:
-        files["known_hosts"] = read_given(given.ssh_known_hosts_file, "--ssh-known-hosts-file")
+    if options.ssh_known_hosts_file:
+        files["known_hosts"] = read_given(options.ssh_known_hosts_file, "--ssh-known-hosts-file")
     lines_of_file = files.get("known_hosts", "").rstrip()
-    lines_of_option = "".join(f"{host_key(line)}\n" for line in given.ssh_host_key)
+    lines_of_option = "".join(f"{host_key(line)}\n" for line in options.ssh_host_key)
     known_hosts = f"{lines_of_file}\n{lines_of_option}".lstrip()
     if known_hosts:
         files["known_hosts"] = known_hosts
 
     # Keys from options are used instead of an agent's keys.
-    only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
+    only_keys = bool(options.ssh_directory or options.ssh_key_file or key)
     return SshFiles(files, tuple(keys), only_keys, known_hosts=bool(known_hosts))
 
 
@@ -124,26 +124,26 @@ def _files_in(folder: str, option: str) -> list[str]:
     return files
 
 
-def write(found: SshFiles, folder: str) -> str:
+def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
     # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
-    first_lines = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
-    if found.only_keys:
+    first_lines = [f'UserKnownHostsFile "{folder}/known_hosts"'] if ssh_files.known_hosts else []
+    if ssh_files.only_keys:
         first_lines.append("IdentitiesOnly yes")
     last_lines = [
         "Host *",
         "StrictHostKeyChecking yes",
-        *(f'IdentityFile "{folder}/{name}"' for name in found.keys),
+        *(f'IdentityFile "{folder}/{name}"' for name in ssh_files.keys),
     ]
-    given_config = found.files.get("config", "").replace(_HERE, folder)
+    given_config = ssh_files.files.get("config", "").replace(_HERE, folder)
     config = "\n".join([*first_lines, given_config, *last_lines, ""])
-    for name, text in {**found.files, "config": config}.items():
+    for name, text in {**ssh_files.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
 
 
-def nameless(folder: str, home: str) -> dict[str, str]:
+def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
     """Return variables that allow ssh to run with a user id without a passwd entry, as Kubernetes
     may choose.
 

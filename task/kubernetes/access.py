@@ -62,7 +62,7 @@ def cluster_access(
     if config:
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
-        return ClusterAccess(_of_pod(environ, service_account), environ)
+        return ClusterAccess(_pod_access(environ, service_account), environ)
     if path:
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
@@ -76,7 +76,7 @@ def cluster_access(
     )
 
 
-def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
+def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     """Return the pod's own access. `folder` has the service account's files."""
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
@@ -273,7 +273,7 @@ class _PluginLogin:
             credential = self._credential
             has_expired = credential and credential.expires and time.time() >= credential.expires
             if not credential or has_expired:
-                credential = ask(self._plugin, self._server, self._environ)
+                credential = plugin_credential(self._plugin, self._server, self._environ)
                 self._credential = credential
             return credential
 
@@ -293,12 +293,12 @@ class Credential:
     expires: float = 0.0  # Unix time; 0 if the plugin does not set it
 
 
-def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
+def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
     plugin_environ = {
         **child_environment(environ, (plugin.command, *plugin.args)),
         **dict(plugin.env),
-        "KUBERNETES_EXEC_INFO": _info(plugin, server),
+        "KUBERNETES_EXEC_INFO": _exec_info(plugin, server),
     }
     output = _run_plugin(plugin, plugin_environ)
     try:
@@ -311,20 +311,20 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         expiration = status.get("expirationTimestamp")
         expires = datetime.fromisoformat(expiration).timestamp() if expiration else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _useless(plugin, "did not return an ExecCredential with a status") from None
+        raise _plugin_error(plugin, "did not return an ExecCredential with a status") from None
     if version != plugin.version:
-        raise _useless(
+        raise _plugin_error(
             plugin,
             f"is configured for {plugin.version}, but returned another version",
         )
     is_incomplete_pair = bool(certificate) != bool(key)
     is_empty = not token and not certificate
     if is_incomplete_pair or is_empty:
-        raise _useless(plugin, "returned neither a token nor a certificate with its key")
+        raise _plugin_error(plugin, "returned neither a token nor a certificate with its key")
     return Credential(Secret(token), certificate, Secret(key), expires)
 
 
-def _info(plugin: Plugin, server: Server) -> str:
+def _exec_info(plugin: Plugin, server: Server) -> str:
     """Return the request that the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
@@ -351,7 +351,7 @@ def _info(plugin: Plugin, server: Server) -> str:
 
 
 def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
-    """Return the plugin's stdout. Raises the errors of `ask`."""
+    """Return the plugin's stdout. Raises the errors of `plugin_credential`."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     try:
         program = sh.Command(plugin.command, folders)
@@ -364,16 +364,16 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     try:
         return bytes(run_login_program(program, plugin.args, environ, SECONDS).stdout)
     except sh.TimeoutException:
-        raise _useless(plugin, f"took more than {SECONDS} seconds") from None
+        raise _plugin_error(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments
         shutdown.check()
         message = _readable(error.stderr.decode("utf-8", "replace"), plugin)
         failed = f"failed ({error.exit_code})"
-        raise _useless(plugin, f"{failed}: {message}" if message else failed) from None
+        raise _plugin_error(plugin, f"{failed}: {message}" if message else failed) from None
     except OSError as error:
-        raise _useless(plugin, f"cannot be run: {error.strerror}") from None
+        raise _plugin_error(plugin, f"cannot be run: {error.strerror}") from None
     except ValueError:  # sh did not get a report from the new process
-        raise _useless(plugin, "was killed before it could start") from None
+        raise _plugin_error(plugin, "was killed before it could start") from None
 
 
 def _readable(text: str, plugin: Plugin) -> str:
@@ -384,7 +384,7 @@ def _readable(text: str, plugin: Plugin) -> str:
     return one_line(text)[:_SHOWN]
 
 
-def _useless(plugin: Plugin, problem: str) -> SourceAccessError:
+def _plugin_error(plugin: Plugin, problem: str) -> SourceAccessError:
     """Return the error for a plugin. `problem` says what it did, such as "failed"."""
     return SourceAccessError(
         f"the kubeconfig's exec plugin {plugin.command!r} {problem}",

@@ -259,7 +259,7 @@ class Kubernetes:
             except NoAnswerError as error:
                 if error.kind == "large" and cursor.shrink():
                     continue
-                raise no_answer(error, act) from None
+                raise error_for_no_answer(error, act) from None
             cursor.count(len(answer.body))
             if cursor.recovers_from(answer):
                 continue
@@ -269,7 +269,7 @@ class Kubernetes:
             body = self._object(answer, act)
             items = body.get("items")
             if items is not None and not isinstance(items, list):
-                raise foreign(answer)
+                raise error_for_foreign_answer(answer)
             cursor.advance(body)
 
             # Objects still referenced by this loop would stay in memory while the next page is
@@ -283,11 +283,11 @@ class Kubernetes:
         """Return the object of a successful response. Raises the error for any other response."""
         content_type = answer.headers.get("Content-Type", "").lower()
         if content_type.startswith("text/html") and answer.status < 500:
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         if not 200 <= answer.status < 300:
-            raise problem(answer, act, self._access.who)
+            raise error_for_answer(answer, act, self._access.who)
         if not content_type.startswith("application/json"):
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         try:
             body = answer.json()
         except ValueError:
@@ -296,7 +296,7 @@ class Kubernetes:
                 hint="run it again",
             ) from None
         if not isinstance(body, dict):
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         return body
 
     def _ask(
@@ -339,7 +339,7 @@ class Kubernetes:
         except NoAnswerError as error:
             if not explain_no_answer:
                 raise
-            raise no_answer(error, act) from None
+            raise error_for_no_answer(error, act) from None
         return answer
 
     def _client(self) -> Http:
@@ -491,7 +491,7 @@ def _end_of_list(body: bytes, start: int) -> int:
     return -1
 
 
-def problem(answer: Response, act: Act, who: str) -> TaskError:
+def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
     """Return the error for an unsuccessful response."""
     message = one_line(text(status_of(answer), "message"))[:_LONGEST]
     status = answer.status
@@ -530,7 +530,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     )
 
 
-def no_answer(error: NoAnswerError, act: Act) -> TaskError:
+def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
     """Return the error for a missing response."""
     if error.kind == "tls":
         return SourceAccessError(
@@ -547,7 +547,7 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
     return SourceDownError(f"cannot {act}: {error.message}", hint=_AGAIN)
 
 
-def foreign(answer: Response) -> TaskError:
+def error_for_foreign_answer(answer: Response) -> TaskError:
     """Return the error for a success response that is not from a Kubernetes API, such as a proxy's
     login page.
     """

@@ -183,7 +183,7 @@ def _meets(version: Version, term: Term) -> bool:
     return _RULES[term.operator](version, term)
 
 
-def _start(version: Version, count: int) -> tuple[int, ...]:
+def _leading_parts(version: Version, count: int) -> tuple[int, ...]:
     """Return the first `count` of major, minor, and patch."""
     return (version.major, version.minor, version.patch)[:count]
 
@@ -194,7 +194,7 @@ def _start(version: Version, count: int) -> tuple[int, ...]:
 def _greater(version: Version, term: Term) -> bool:
     """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
     if term.given in (_MAJOR, _MINOR):
-        return _start(version, term.given) > _start(term.version, term.given)
+        return _leading_parts(version, term.given) > _leading_parts(term.version, term.given)
     return version > term.version
 
 
@@ -203,14 +203,14 @@ def _at_most(version: Version, term: Term) -> bool:
     if term.given == _PATCH:
         return version <= term.version
     count = term.given or _MINOR
-    return _start(version, count) <= _start(term.version, count)
+    return _leading_parts(version, count) <= _leading_parts(term.version, count)
 
 
 def _unlike(version: Version, term: Term) -> bool:
     """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
     if term.given not in (_MAJOR, _MINOR):
         return version != term.version
-    if _start(version, term.given) != _start(term.version, term.given):
+    if _leading_parts(version, term.given) != _leading_parts(term.version, term.given):
         return True
     return term.given == _MINOR and version.prerelease != term.version.prerelease
 
@@ -223,9 +223,11 @@ def _equal(version: Version, term: Term) -> bool:
 def _tilde(version: Version, term: Term) -> bool:
     """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
     fixed = _MAJOR if term.given == _MAJOR else _MINOR
-    if term.given in (0, _PATCH) and _start(term.version, _PATCH) == (0, 0, 0):
+    if term.given in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
         fixed = 0
-    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
+    return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
+        term.version, fixed
+    )
 
 
 def _caret(version: Version, term: Term) -> bool:
@@ -239,7 +241,9 @@ def _caret(version: Version, term: Term) -> bool:
         fixed = _MINOR
     else:
         fixed = _PATCH
-    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
+    return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
+        term.version, fixed
+    )
 
 
 _RULES: Mapping[str, Callable[[Version, Term], bool]] = {

@@ -474,13 +474,13 @@ class BareRepository:
         self._push(pushed, change.push_options, pushed_memory)
         return replace(made, commit=pushed.commit, memory_commit=memory_commit)
 
-    def _signed(self, change: Changeset, made: LandedCommit) -> str:
+    def _signed(self, change: Changeset, unsigned: LandedCommit) -> str:
         """Return the same commit, signed if required."""
-        if self._signer is None or not made.commit:
-            return made.commit
+        if self._signer is None or not unsigned.commit:
+            return unsigned.commit
         folder = self._remote.ready()
         message = _plain_message(change)
-        return self._signer.commit(folder, made.tree, change.tip, message, change.author)
+        return self._signer.commit(folder, unsigned.tree, change.tip, message, change.author)
 
     def _prepared(self, change: Changeset) -> tuple[LandedCommit, str]:
         """Create the commit. Return the result of `land`, and the head branch's tip.
@@ -640,11 +640,12 @@ class BareRepository:
         self,
         pushed: Pushed,
         options: Sequence[str] = (),
-        more: Pushed | None = None,
+        also_pushed: Pushed | None = None,
     ) -> None:
-        send = partial(self._remote.push, pushed, options, more)
-        arrived = partial(self._remote.contains, pushed.head, pushed.commit)
-        send_once(send, arrived, "whether the push arrived")
+        """Push. If the server's response is lost, find out whether the push has arrived."""
+        send = partial(self._remote.push, pushed, options, also_pushed)
+        has_arrived = partial(self._remote.contains, pushed.head, pushed.commit)
+        send_once(send, has_arrived, "whether the push arrived")
 
 
 def _import_stream(change: Changeset) -> bytes:

@@ -15,7 +15,7 @@ from task.git.command import Git
 from task.git.errors import GitFailed
 from task.git.names import is_branch_name, memory_branch
 from task.git.repository.bare import BareRepository
-from task.git.repository.bare_folder import Lent
+from task.git.repository.bare_folder import CheckoutObjects
 from task.git.repository.objects import commit_of
 from task.model import Compared, Place, Snapshot
 from task.text import and_more, blanked
@@ -33,7 +33,7 @@ class Checkout:
     """A repository on this machine: where its `.git` is, and its objects."""
 
     git_dir: str
-    lent: Lent
+    objects: CheckoutObjects
 
 
 def checkout_at(top: str, git: Git) -> Checkout:
@@ -51,7 +51,7 @@ def checkout_at(top: str, git: Git) -> Checkout:
         with open(path, encoding="ascii") as file:
             shallow = file.read()
     object_format = rev_parse("--show-object-format")
-    return Checkout(git_dir, Lent(objects_folder, shallow, object_format))
+    return Checkout(git_dir, CheckoutObjects(objects_folder, shallow, object_format))
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class ComparedRepository(BareRepository):
         self._checkout = checkout
         self._comparison: Comparison | None = None
         if checkout:
-            self._remote.lend(checkout.lent)
+            self._remote.read_checkout(checkout.objects)
 
     @property
     def comparison(self) -> Comparison:

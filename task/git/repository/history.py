@@ -281,10 +281,13 @@ class History:
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
     """Return the contents of these blobs (None if not text) and the number of bytes read."""
-    found = objects.read(blobs)
-    files = {oid: file_of(content) for oid, content in found.items()}
-    texts = {oid: None if file.problem else file.text for oid, file in files.items()}
-    return texts, sum(len(content or b"") for content in found.values())
+    texts: dict[str, str | None] = {}
+    size = 0
+    for oid, content in objects.read(blobs).items():
+        file = file_of(content)
+        texts[oid] = None if file.problem else file.text
+        size += len(content or b"")
+    return texts, size
 
 
 def _file_at(read: ReadTree, root: str, path: str) -> TreeEntry | None:
@@ -399,8 +402,8 @@ def _file_versions(
 
 def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
     """Return the ids of all files' versions, without duplicates."""
-    every = chain.from_iterable(blobs.values())
-    return list(dict.fromkeys(blob.oid for blob in every if blob.oid))
+    all_blobs = chain.from_iterable(blobs.values())
+    return list(dict.fromkeys(blob.oid for blob in all_blobs if blob.oid))
 
 
 def _version(text: str | None, commit: PastCommit | None) -> FileVersion:

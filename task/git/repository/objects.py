@@ -41,13 +41,13 @@ class Objects:
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
         the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
         """
-        found: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         size = 0
         for oid, content in self._each(oids):
             if isinstance(content, MissingObjectError):
                 self.close()
                 raise content
-            found[oid] = content
+            contents[oid] = content
             size += len(content or b"")
             if size > TOGETHER:
                 self.close()
@@ -59,7 +59,7 @@ class Objects:
                     message,
                     hint="specify a smaller folder, or move large files out of it",
                 )
-        return found
+        return contents
 
     def absent(self, oids: Sequence[str]) -> list[str]:
         """Return the ids that are not present."""
@@ -175,12 +175,13 @@ class PastCommit:
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
     """Return the last commits that are present, newest first, up to this number."""
-    found: list[PastCommit] = []
+    commits: list[PastCommit] = []
     oid = start
-    while oid and len(found) < most and not objects.absent([oid]):
-        found.append(commit_of(objects, oid))
-        oid = found[-1].parent
-    return found
+    while oid and len(commits) < most and not objects.absent([oid]):
+        commit = commit_of(objects, oid)
+        commits.append(commit)
+        oid = commit.parent
+    return commits
 
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
@@ -263,13 +264,15 @@ def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
-    """Yield (mode, name, binary object id). Raises `ValueError` if the data is not a tree."""
-    found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
-    texts = sum(len(mode) + len(name) for mode, name, _ in found)
+    """Return (mode, name, binary object id) of each entry. Raises `ValueError` if the data is not a
+    tree.
+    """
+    lines = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
+    length_of_texts = sum(len(mode) + len(name) for mode, name, _ in lines)
     # Each entry also has a space, a NUL, and the id.
-    if texts + (width + 2) * len(found) != len(raw):
+    if length_of_texts + (width + 2) * len(lines) != len(raw):
         raise ValueError("this is not a tree")
-    return found
+    return lines
 
 
 def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:

@@ -20,7 +20,7 @@ from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
 from task.git.names import TO_WRITE
-from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept, Lent
+from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, CachedTip, CheckoutObjects
 from task.git.repository.objects import MissingObjectError, Objects
 from task.processes import Clock, weight
 from task.retry import again
@@ -73,7 +73,7 @@ class Pushed:
 
     head: str
     commit: str
-    was: str
+    old_commit: str
     replaces: bool = True  # the commit need not contain the branch's current commit
 
     @property
@@ -93,7 +93,7 @@ class Pushed:
         Without it, git also pushes to a branch that was deleted or reset in the meantime, which
         would bring the removed commits back. A commit on top of `was` does not force anything.
         """
-        return f"--force-with-lease={self.ref}:{self.was}"
+        return f"--force-with-lease={self.ref}:{self.old_commit}"
 
 
 class Remote:
@@ -120,7 +120,7 @@ class Remote:
         self._folder = BareFolder(git, url)
         self._filter = _SMALL if files else _PARTIAL
         if cache_dir:
-            self._borrow(cache_dir, url)
+            self._set_up_cache(cache_dir, url)
         self._shallow = True
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
@@ -128,7 +128,7 @@ class Remote:
     def _log_in(self) -> None:
         self._env = self._git.login(self._url, at_once=True)
 
-    def _borrow(self, cache_dir: str, url: str) -> None:
+    def _set_up_cache(self, cache_dir: str, url: str) -> None:
         """Use the objects that earlier runs cached, if the cache can be opened."""
         cache = Cache(cache_dir, url)
         problem = cache.open("sha1")
@@ -136,13 +136,13 @@ class Remote:
             self._git.log(f"warning: {problem}")
             return
         self._folder.cache = cache
-        self._filter = _WHOLE if cache.kept().whole else _PARTIAL
+        self._filter = _WHOLE if cache.last_tip().whole else _PARTIAL
 
-    def lend(self, lent: Lent) -> None:
+    def read_checkout(self, checkout_objects: CheckoutObjects) -> None:
         """Also read a checkout's objects. For a complete checkout, fetch complete history."""
-        self._folder.lent = lent
-        self._folder.object_format = lent.object_format
-        self._shallow = bool(lent.shallow)
+        self._folder.checkout_objects = checkout_objects
+        self._folder.object_format = checkout_objects.object_format
+        self._shallow = bool(checkout_objects.shallow)
         self._filter = _PARTIAL
 
     @property
@@ -404,7 +404,7 @@ class Remote:
             tip, _, _ = file.readline().partition("\t")
         if ref == "base" and depth:
             # for later runs: everything below the tip is present, without history
-            self._folder.kept = Kept(tip, self._filter == _WHOLE)
+            self._folder.tip_to_cache = CachedTip(tip, self._filter == _WHOLE)
         return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
@@ -422,14 +422,19 @@ class Remote:
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
-        """Push a commit to its branch, together with `more`: either both land or neither does.
+    def push(
+        self,
+        pushed: Pushed,
+        options: Sequence[str] = (),
+        also_pushed: Pushed | None = None,
+    ) -> None:
+        """Push a commit to its branch, together with `also_pushed`: both land or neither does.
 
         `options` are push options; if the server does not support them, push without them. Raises
         `RepositoryError`, `NotAtomicError`, and `Outpaced`, including if the branch already has
         this commit. After an `UnreachableError`, it is unknown whether the push landed.
         """
-        every_push = (pushed, more) if more else (pushed,)
+        every_push = (pushed, also_pushed) if also_pushed else (pushed,)
         push_options = []
         if self.takes_options:
             push_options = [f"--push-option={option}" for option in options]
@@ -444,7 +449,7 @@ class Remote:
             if is_up_to_date:
                 raise Outpaced(f"{pushed.head}: another run has just created the same commit")
         except GitFailed as error:
-            if more and _NOT_ATOMIC in error.err:
+            if also_pushed and _NOT_ATOMIC in error.err:
                 self.atomic = False
                 raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
@@ -459,7 +464,7 @@ class Remote:
                     f"warning: {self.repo}: the server does not support push options, so they are"
                     " not sent"
                 )
-                return self.push(pushed, (), more)
+                return self.push(pushed, (), also_pushed)
             raise self._refusal(error, every_push) from error
 
     def _sent(
