@@ -483,13 +483,16 @@ def quoted(stderr: str) -> str:
     """Return the output as one line: the server's lines first, then git's,
     without credentials and control characters.
     """
-    lines = [line.strip() for line in _cleaned_output(stderr).splitlines()]
-    useful = [
-        line
-        for line in lines
-        if line and not re.match(_NOISE, line) and "failed to push some refs" not in line
-    ]
-    from_server = [line for line in useful if line.startswith("remote:")]
-    from_git = [line for line in useful if not line.startswith("remote:")]
-    unique_lines = list(dict.fromkeys(blanked(line) for line in (*from_server, *from_git)))
+    from_server = []
+    from_git = []
+    for raw_line in _cleaned_output(stderr).splitlines():
+        line = raw_line.strip()
+        is_noise = re.match(_NOISE, line) or "failed to push some refs" in line
+        if not line or is_noise:
+            continue
+        if line.startswith("remote:"):
+            from_server.append(blanked(line))
+        else:
+            from_git.append(blanked(line))
+    unique_lines = list(dict.fromkeys((*from_server, *from_git)))
     return "; ".join(unique_lines[:_LINES])[:_CHARACTERS]

@@ -431,7 +431,7 @@ class BareRepository:
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without committing or sending anything."""
         prepared, _ = self._with_restarts(lambda: self._prepared(change))
-        if not prepared.pushed:
+        if not prepared.pushed:  # a branch already has these files
             return prepared
         return replace(prepared, commit="")
 
@@ -445,7 +445,7 @@ class BareRepository:
         Raises `NotAtomicError` if the server cannot do that.
         """
         prepared, head_tip = self._with_restarts(lambda: self._prepared(change))
-        if not prepared.pushed:
+        if not prepared.pushed:  # a branch already has these files
             return prepared
         return self._send(change, prepared, head_tip, memory_change)
 

@@ -195,19 +195,19 @@ class ComparedRepository(BareRepository):
         default = ""
         with suppress(SourceError):  # then only an explicit branch can be compared
             default, _ = self._remote.default_branch()
-        branch = compared.branch or compared.base
+
+        branch = compared.branch or compared.base  # if it is one
         for prefix in _ORIGIN:
             branch = branch.removeprefix(prefix)
         if branch == "HEAD" and not self._checkout:
             branch = default
-
         if is_branch_name(branch) and not _is_id(branch):
             has_other_default = bool(default) and branch != default
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
                 # The base may still be a tag or a commit in the checkout.
-                if compared.branch or not self._resolved(compared.base):
+                if compared.branch or not self._commit_in_checkout(compared.base):
                     raise
             else:
                 commit = tips[branch]
@@ -215,6 +215,7 @@ class ComparedRepository(BareRepository):
                     commit = self._commit_of_option(compared.base, "--base")
                 return _Base(branch, commit, default or branch, tips)
 
+        # It is a tag or a commit.
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
         return _Base(default, commit, default, {**tips, "HEAD": tips[default]})
@@ -228,7 +229,7 @@ class ComparedRepository(BareRepository):
 
         The value is a commit id, a full ref, a branch, or a tag. Raises `UsageError`.
         """
-        commit = self._resolved(text)
+        commit = self._commit_in_checkout(text)
         if commit and not self._remote.objects.absent([commit]):
             return commit
 
@@ -252,7 +253,7 @@ class ComparedRepository(BareRepository):
             hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
 
-    def _resolved(self, text: str) -> str:
+    def _commit_in_checkout(self, text: str) -> str:
         """Return the commit that the checkout resolves the name to, or ""."""
         if self._checkout is None or text.startswith("-"):
             return ""
@@ -275,10 +276,10 @@ class ComparedRepository(BareRepository):
         if head_contains_base:
             return self._root(head)
         if self._compared.merge:
-            tree = self._of_forge(self._compared.merge, base, head)
+            tree = self._tree_of_forges_merge(self._compared.merge, base, head)
             if tree:
                 return tree
-        common_commit = self._common(base, head)
+        common_commit = self._common_commit(base, head)
         if not common_commit:
             raise SourceError(
                 "the two sides have no common commit, so they cannot be merged",
@@ -290,18 +291,19 @@ class ComparedRepository(BareRepository):
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
 
-    def _of_forge(self, merge: str, base: str, head: str) -> str:
+    def _tree_of_forges_merge(self, merge: str, base: str, head: str) -> str:
         """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
         if not _is_id(merge):
             return ""
         if self._remote.objects.absent([merge]) and not self._remote.fetch_commit(merge):
             return ""
-        return self._root(merge) if {base, head} <= set(self._parents(merge)) else ""
+        merges_both = {base, head} <= set(self._parents(merge))
+        return self._root(merge) if merges_both else ""
 
     def _parents(self, commit: str) -> Sequence[str]:
         return commit_of(self._remote.objects, commit).parents
 
-    def _common(self, base: str, head: str) -> str:
+    def _common_commit(self, base: str, head: str) -> str:
         """Return the last common commit. Fetch history that is missing from a shallow checkout."""
         common = self._merge_base(base, head)
         for depth in _DEPTHS:

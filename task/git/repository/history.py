@@ -44,7 +44,7 @@ _MOST_TREES = 2000  # trees to search for the path that a file was moved from
 _MOST_ALIKE = 20  # files of the same name to compare with a file that was moved and changed
 _ALIKE = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
-_Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
+_Versions = list[tuple[str, str]]  # (commit, blob, or "" if there was no file)
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class _FileInTree:
 class _Changes:
     """What the trees of some commits say about a file."""
 
-    blobs: _Blobs  # the commits whose blob differs from the next newer commit's
+    versions: _Versions  # for each commit whose blob differs from the next newer commit's
     used: int  # number of commits that were compared
     path: str  # the file's path in the commits before these
     oldest: _FileInTree | None  # the file in the last commit that was compared
@@ -130,19 +130,19 @@ class History:
                 return
 
             # run again in an empty repository if the server or the cache requires it
-            blobs, texts, end = restarted(self._remote, self._next_part, self._forget)
+            versions, texts, end = restarted(self._remote, self._next_part, self._forget)
             if pending:
                 commit, text = pending
                 yield self._mark or commit, text
                 pending = None
 
-            for number, (commit, blob) in enumerate(blobs, 1):
+            for number, (commit, blob) in enumerate(versions, 1):
                 was_not_read = blob and blob not in texts
                 if yielded == self._limit or was_not_read:
                     self.end = "limit"
                     return
                 yielded += 1
-                is_last_of_part = number == len(blobs) and not end
+                is_last_of_part = number == len(versions) and not end
                 if self._marked and is_last_of_part:
                     pending = (commit, texts.get(blob))
                 else:
@@ -154,21 +154,21 @@ class History:
         self._has_objects = False
         self._level = max(0, self._level - 1)
 
-    def _next_part(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
+    def _next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
         """Read the next commits. Return the versions in them, the contents by blob, and the reason
         for the end, or "" if there may be more commits.
 
         It may be called again after an error, so it changes the position last.
         """
-        commits = self._commits()
+        commits = self._next_commits()
         self._mark = ""
         if not commits:
             has_reached_limit = self._commits_read >= DEPTHS[-1]
             return [], {}, "limit" if has_reached_limit else "server"
 
-        changes = self._compared_commits(commits)
-        wanted = changes.blobs[: self._limit]
-        oids = list(dict.fromkeys(oid for _, oid in wanted if oid))
+        changes = self._compare_commits(commits)
+        versions = changes.versions[: self._limit]
+        oids = list(dict.fromkeys(oid for _, oid in versions if oid))
         self._remote.fetch_files(oids, self._branch)
         texts: dict[str, str | None] = {}
         for start in range(0, len(oids), _TEXTS_AT_ONCE):
@@ -181,9 +181,9 @@ class History:
         self._next_commit = last_commit.parent
         self.path = changes.path
         self._newer = changes.oldest
-        return changes.blobs, texts, "" if last_commit.parent else "root"
+        return changes.versions, texts, "" if last_commit.parent else "root"
 
-    def _commits(self) -> list[PastCommit]:
+    def _next_commits(self) -> list[PastCommit]:
         """Return the next commits along first parents. Fetch more if necessary."""
         read_from = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
         commits = read_from(self._next_commit) if self._has_objects else []
@@ -200,12 +200,12 @@ class History:
             commits = read_from(self._next_commit)
         return commits
 
-    def _compared_commits(self, commits: Sequence[PastCommit]) -> _Changes:
+    def _compare_commits(self, commits: Sequence[PastCommit]) -> _Changes:
         """Find the commits that changed the file, by comparing each commit with the next newer one.
 
         It stops at a rename, because the remaining commits have to be read under the old path.
         """
-        blobs: _Blobs = []
+        versions: _Versions = []
         newer = self._newer
         for used, commit in enumerate(commits):
             entry = _file_at(self._read_tree, commit.tree, self.path)
@@ -213,22 +213,22 @@ class History:
             if newer and newer.entry and entry is None:
                 old_path = self._moved_from(commit.tree, newer.root, newer.entry)
             if old_path and used:
-                return _Changes(blobs, used, old_path, newer)
+                return _Changes(versions, used, old_path, newer)
             if old_path:  # all of these commits come before the rename
                 self.path = old_path
                 entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
             if newer is None or _oid(newer.entry) != oid:
-                blobs.append((commit.oid, oid))
-            # The last commit in `blobs` has the same content, but a marked commit is preferred.
+                versions.append((commit.oid, oid))
+            # The last version has the same content, but a marked commit is preferred.
             if commit.oid in self._marked:
-                if blobs:
-                    blobs[-1] = (commit.oid, oid)
+                if versions:
+                    versions[-1] = (commit.oid, oid)
                 else:
                     self._mark = commit.oid
             newer = _FileInTree(commit.tree, entry)
-        return _Changes(blobs, len(commits), self.path, newer)
+        return _Changes(versions, len(commits), self.path, newer)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         """Return the contents of these blobs, and count their size."""
@@ -245,9 +245,10 @@ class History:
         content. `entry` is the file in the newer tree.
         """
         removed = self._removed_files(older, newer)
+        paths = sorted(removed)
         name = basename(self.path)
-        same_name = [path for path in sorted(removed) if basename(path) == name]
-        same_blob = [path for path in sorted(removed) if removed[path].oid == entry.oid]
+        same_name = [path for path in paths if basename(path) == name]
+        same_blob = [path for path in paths if removed[path].oid == entry.oid]
         if same_blob:
             same_both = [path for path in same_blob if path in same_name]
             return same_both[0] if same_both else same_blob[0]
@@ -256,10 +257,14 @@ class History:
         if not candidates:
             return ""
         texts = self._texts([entry.oid, *(removed[path].oid for path in candidates)])
-        text = texts[entry.oid]
-        likeness = {path: _likeness(text, texts[removed[path].oid]) for path in candidates}
-        best = max(candidates, key=likeness.__getitem__)
-        return best if likeness[best] >= _ALIKE else ""
+        most_similar = ""
+        highest_likeness = 0.0
+        for path in candidates:
+            likeness = _likeness(texts[entry.oid], texts[removed[path].oid])
+            if likeness > highest_likeness:
+                most_similar = path
+                highest_likeness = likeness
+        return most_similar if highest_likeness >= _ALIKE else ""
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files of the older tree whose paths do not exist in the newer tree."""
@@ -356,22 +361,22 @@ def versions_of(
     all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
     @cache
-    def fetched() -> tuple[Mapping[str, Sequence[_Blob]], ReadTree]:
+    def fetch_all() -> tuple[Mapping[str, Sequence[_Blob]], ReadTree]:
         """Fetch the commits and the files of all pages."""
         tip = remote.fetch_commits(COMMITS, branch)
         read_raw, read_tree = _readers(remote.objects)
         commits = along_first_parents(remote.objects, tip, COMMITS)
-        blobs = _blobs(read_raw, commits, all_paths, most)
+        blobs = _blobs_along(read_raw, commits, all_paths, most)
         remote.fetch_files(_blob_ids(blobs), branch)
         return blobs, read_tree
 
     def versions_of_page(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
-        blobs, read_tree = fetched()
+        blobs, read_tree = fetch_all()
         page_blobs = {path: blobs[path] for path in paths}
         return _file_versions(remote.objects, page_blobs, read_tree)
 
     for paths in pages:
-        yield restarted(remote, partial(versions_of_page, paths), fetched.cache_clear)
+        yield restarted(remote, partial(versions_of_page, paths), fetch_all.cache_clear)
 
 
 def _file_versions(
@@ -412,7 +417,7 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
 
 
-def _blobs(
+def _blobs_along(
     read: ReadRaw,
     commits: Sequence[PastCommit],
     paths: Sequence[str],
@@ -426,15 +431,15 @@ def _blobs(
     if not commits:
         return blobs
 
-    wanted = _as_tree(paths)
+    wanted = _nested_paths(paths)
     # path → its blob in the commit that the loop has reached
-    current = dict(_changes(read, "", commits[0].tree, wanted))
+    current = dict(_changed_files(read, "", commits[0].tree, wanted))
     root_commit: PastCommit | None = None
     deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > deadline:
             break
-        for path, older_blob in _changes(read, commit.tree, older.tree, wanted):
+        for path, older_blob in _changed_files(read, commit.tree, older.tree, wanted):
             if len(blobs[path]) < most:
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
@@ -450,7 +455,7 @@ def _blobs(
     return blobs
 
 
-def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
+def _nested_paths(paths: Sequence[str]) -> dict[str, Any]:
     """Return the paths as nested folders: name → the folder, or a file's full path.
 
     For example, `a/b` and `c` become `{"a": {"b": "a/b"}, "c": "c"}`. If one path is a file and
@@ -467,7 +472,7 @@ def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
     return root
 
 
-def _changes(
+def _changed_files(
     read: ReadRaw,
     newer: str,
     older: str,
@@ -476,7 +481,7 @@ def _changes(
     """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ
     between two trees.
 
-    `wanted` is from `_as_tree`, for the folder of these trees.
+    `wanted` is from `_nested_paths`, for the folder of these trees.
     """
     if newer == older:
         return
@@ -492,7 +497,7 @@ def _changes(
             if _file_oid(old) != _file_oid(new):
                 yield path_or_folder, _file_oid(old)
         else:
-            yield from _changes(read, _folder_oid(new), _folder_oid(old), path_or_folder)
+            yield from _changed_files(read, _folder_oid(new), _folder_oid(old), path_or_folder)
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:

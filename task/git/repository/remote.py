@@ -282,7 +282,7 @@ class Remote:
             branch, _ = self.default_branch()
             return branch, self.fetch_tips(branch)
 
-        list_default = cache(self.default_branch)  # a second call returns the same
+        list_default = cache(self.default_branch)  # called meanwhile, and for the result below
         tip = self._fetch_branch(
             "HEAD",
             depth=1,
