@@ -215,7 +215,7 @@ class _Source:
             rejects_ids = any(words in error.err for words in _NOT_BY_ID)
             if refs == _REFS or not rejects_ids:
                 raise
-            self._by_id = False
+            self._by_id = False  # the server sends only branches and tags
         return self._by_id
 
     def _switch_request(self, messages: str) -> bool:
@@ -267,8 +267,8 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # The missing parents of other commits might be one of the two. The parents of a common ancestor
-    # cannot be.
+    # One of the two may be among the parents that the server did not send. But the parents of a
+    # common ancestor cannot be one of the two.
     only_in_one_history = old_history ^ new_history
     if ends & only_in_one_history:
         return Kin(

@@ -412,10 +412,10 @@ def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
         path = value
         if value.startswith("~/"):
             path = os.path.join(home, value.removeprefix("~/"))
-        is_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
-        is_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
+        names_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
+        names_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
         if not value:  # an empty value cancels the earlier ones
             safe = False
-        elif path == "*" or is_folder or is_parent:
+        elif path == "*" or names_folder or names_parent:
             safe = True
     return safe

@@ -301,6 +301,7 @@ def _meaning_of(output: str) -> Meaning | None:
     for meaning in FAILURES:
         if not _has_words(output, meaning.words):
             continue
+        # The host that could not be reached may be a proxy's.
         hosts = _CONNECTS.search(output) if meaning.message == _UNREACHED else None
         if hosts and hosts["of_url"] != hosts["connected_to"]:
             return _PROXY_FAILED

@@ -128,7 +128,9 @@ def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
     # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
-    first_lines = [f'UserKnownHostsFile "{folder}/known_hosts"'] if ssh_files.known_hosts else []
+    first_lines = []
+    if ssh_files.known_hosts:
+        first_lines.append(f'UserKnownHostsFile "{folder}/known_hosts"')
     if ssh_files.only_keys:
         first_lines.append("IdentitiesOnly yes")
     last_lines = [

@@ -103,9 +103,9 @@ class ClusterAccess:
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
-        self._plugin = (
-            _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
-        )
+        self._plugin: _PluginLogin | None = None
+        if config.user.plugin:
+            self._plugin = _PluginLogin(config.user.plugin, config.server, environ)
         self._certificate = ""  # the plugin's certificate that the client uses
 
     def http(

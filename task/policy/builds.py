@@ -90,7 +90,9 @@ def superseded(
     """Return why the event's build is not the newest ever written, or "" if it is the newest or the
     order is unknown.
 
-    This way, rerunning an old pipeline after a newer build or a rollback does not change anything.
+    `current` is the version in Git, and `memory` has the newest written build and the replaced
+    versions. This way, rerunning an old pipeline after a newer build or a rollback does not change
+    anything.
     """
     newest = memory.written
     relation = ""
@@ -310,15 +312,15 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
     return active(memory.hold, now) or active(state.hold, now)
 
 
-def merged(base: State, more: State) -> State:
+def merged(base: State, memory_branch: State) -> State:
     """Return the combined memory of the base and the memory branch. The stricter hold wins."""
     images = dict(base.images)
-    for key, memory in more.images.items():
+    for key, memory in memory_branch.images.items():
         images[key] = _merged(images.get(key, Memory()), memory)
-    return State(stricter(base.hold, more.hold), images)
+    return State(stricter(base.hold, memory_branch.hold), images)
 
 
-def stricter_only(base: State, more: State) -> State:
+def stricter_only(base: State, memory_branch: State) -> State:
     """Return the memory that applies to updates of the base itself: its own memory,
     and the memory branch's holds.
 
@@ -326,21 +328,23 @@ def stricter_only(base: State, more: State) -> State:
     on the base, but never let them through.
     """
     images = dict(base.images)
-    for key, memory in more.images.items():
-        known = images.get(key, Memory())
-        images[key] = replace(known, hold=stricter(known.hold, memory.hold))
-    return State(stricter(base.hold, more.hold), images)
+    for key, memory in memory_branch.images.items():
+        base_memory = images.get(key, Memory())
+        images[key] = replace(base_memory, hold=stricter(base_memory.hold, memory.hold))
+    return State(stricter(base.hold, memory_branch.hold), images)
 
 
-def _merged(base: Memory, more: Memory) -> Memory:
+def _merged(base: Memory, memory_branch: Memory) -> Memory:
     """Return the combined memory of one image, from the base and the memory branch."""
+    replaced = dict.fromkeys((*base.replaced, *memory_branch.replaced))
+    failed = dict.fromkeys((*base.failed, *memory_branch.failed))
     return Memory(
-        written=_newer(base.written, more.written),
-        replaced=tuple(dict.fromkeys((*base.replaced, *more.replaced))),
-        failed=tuple(dict.fromkeys((*base.failed, *more.failed))),
-        hold=stricter(base.hold, more.hold),
-        deferred=more.deferred or base.deferred,
-        rollback=base.rollback or more.rollback,
+        written=_newer(base.written, memory_branch.written),
+        replaced=tuple(replaced),
+        failed=tuple(failed),
+        hold=stricter(base.hold, memory_branch.hold),
+        deferred=memory_branch.deferred or base.deferred,
+        rollback=base.rollback or memory_branch.rollback,
     )
 
 

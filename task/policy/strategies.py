@@ -67,12 +67,13 @@ class TagOrder:
         """
         if self.kind != "regexp":
             return {"": tag}
-        found = compiled(self.pattern, groups=True).search(tag.encode("utf-8", "surrogatepass"))
-        if found is None:
+        raw_tag = tag.encode("utf-8", "surrogatepass")
+        match = compiled(self.pattern, groups=True).search(raw_tag)
+        if match is None:
             return None
         parts: dict[str, str | None] = {}
         for name, number in self.groups:
-            part = found.group(number)
+            part = match.group(number)
             parts[name] = None if part is None else part.decode("utf-8", "surrogatepass")
         return parts
 
@@ -167,9 +168,9 @@ def commit_in(order: TagOrder, tag: str) -> str:
         return ""
     parts = order.read(tag) or {}
     for part in parts.values():
-        found = _COMMIT.search(part or "")
-        if found:
-            return found[0]
+        match = _COMMIT.search(part or "")
+        if match:
+            return match[0]
     return ""
 
 

@@ -256,6 +256,7 @@ class BareRepository:
                 continue
             message = commit_of(self._remote.objects, tip).message
             base = trailer_of(message, BASE_TRAILER)
+            # The trailer counts only if the branch's name is the one for this base.
             if is_branch_name(base) and branch == memory_branch(self._remote.repo, base):
                 branch_of_base[base] = branch
         if not branch_of_base:

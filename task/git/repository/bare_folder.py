@@ -85,9 +85,8 @@ class Cache:
     def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
         """Add the packs of a run, which are in the folder `objects`.
 
-        Together with earlier packs, they contain everything for the tip `kept`. If there are too
-        many packs, remove all of them. If a file cannot be written, the packs stay out of the
-        cache.
+        Together with earlier packs, they contain everything for `cached_tip`. If there are too many
+        packs, remove all of them. It is not an error if a file cannot be written.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):

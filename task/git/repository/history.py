@@ -207,13 +207,13 @@ class History:
         """
         versions: _Versions = []
         newer = self._newer
-        for used, commit in enumerate(commits):
+        for index, commit in enumerate(commits):
             entry = _file_at(self._read_tree, commit.tree, self.path)
             old_path = ""
             if newer and newer.entry and entry is None:
                 old_path = self._moved_from(commit.tree, newer.root, newer.entry)
-            if old_path and used:
-                return _Changes(versions, used, old_path, newer)
+            if old_path and index > 0:
+                return _Changes(versions, used=index, path=old_path, oldest=newer)
             if old_path:  # all of these commits come before the rename
                 self.path = old_path
                 entry = _file_at(self._read_tree, commit.tree, old_path)
@@ -228,7 +228,7 @@ class History:
                 else:
                     self._mark = commit.oid
             newer = _FileInTree(commit.tree, entry)
-        return _Changes(versions, len(commits), self.path, newer)
+        return _Changes(versions, used=len(commits), path=self.path, oldest=newer)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         """Return the contents of these blobs, and count their size."""

@@ -147,7 +147,9 @@ def file_of(blob: bytes | None) -> File:
         return File("", problem="not UTF-8 text")
     if "\0" in text:
         return File("", problem="not UTF-8 text")
-    return File("", problem="stored in Git LFS") if text.startswith(_LFS) else File(text)
+    if text.startswith(_LFS):
+        return File("", problem="stored in Git LFS")
+    return File(text)
 
 
 # The part that is kept of an excessively large commit.

@@ -384,7 +384,7 @@ class Remote:
         messages = None
         while messages is None:
             if not self._shallow:
-                depth = 0  # of all history
+                depth = 0  # the whole history
             try:
                 messages = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
@@ -795,7 +795,7 @@ def restarted(
             try:
                 return work()
             except MissingObjectError:
-                # It may be missing from the cache only, so start again without the cache, if any.
+                # If there is a cache, this raises `StartAgain`: only the cache may lack the object.
                 remote.without_cache()
                 raise
         except StartAgain:
