@@ -409,7 +409,8 @@ class Git:
             closing(CapturedOutput()) as out,
             closing(CapturedOutput(_TAIL)) as err,
         ):
-            stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            raw_stdin = stdin.encode() if isinstance(stdin, str) else stdin
+            stdin_file.write(raw_stdin)
             stdin_file.seek(0)
             running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
             out.sink.close()
@@ -544,8 +545,9 @@ class Git:
             **(env or {}),
             "GIT_DIR": git_dir or os.devnull,
         }
+        limit = self._limit if name == "git" else None
         try:
-            return start(program, argv, environ, files, self._limit if name == "git" else None)
+            return start(program, argv, environ, files, limit)
         except ValueError as error:  # sh did not get a report from the new process
             raise _killed(argv, name, signal.SIGKILL) from error
 
@@ -570,7 +572,7 @@ def _command_name(argv: Sequence[str]) -> str:
     words = iter(argv)
     for word in words:
         if word in {"-c", "-C", "--git-dir", "--work-tree"}:
-            next(words, None)
+            next(words, None)  # skip the option's value
         elif not word.startswith("-"):
             return word
     return ""

@@ -135,11 +135,11 @@ def transport(pairs: Pairs) -> list[tuple[str, str]]:
 
 def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the settings from variables (`GIT_CONFIG_COUNT`)."""
-    count = environ.get("GIT_CONFIG_COUNT", "")
-    numbers = range(int(count) if count.isdigit() else 0)
+    count_text = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(count_text) if count_text.isdigit() else 0
     return [
-        (environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", ""))
-        for n in numbers
+        (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
+        for number in range(count)
     ]
 
 
@@ -325,7 +325,8 @@ class UserConfig:
             if value and _is_helper(key):
                 # "!" starts a shell command, and "/" a path; any other value is a short name
                 is_short_name = not value.startswith(("!", "/"))
-                programs.append(f"git-credential-{value}" if is_short_name else value)
+                program = f"git-credential-{value}" if is_short_name else value
+                programs.append(program)
             elif value and key.lower() in {"core.askpass", "core.sshcommand"}:
                 programs.append(value)
         return programs
@@ -362,8 +363,10 @@ class UserConfig:
         pairs = []
         for entry in output.split("\0"):
             key, newline, value = entry.partition("\n")
-            if entry:  # a key without "=" counts as true
-                pairs.append((key, value if newline else "true"))
+            if not newline:  # a key without "=" counts as true
+                value = "true"
+            if entry:
+                pairs.append((key, value))
         return transport(pairs)
 
 

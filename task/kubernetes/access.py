@@ -83,7 +83,9 @@ def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     if ":" in host and not host.startswith("["):  # an IPv6 address
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
-    server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
+    if not os.path.exists(ca_file):
+        ca_file = ""
+    server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",
         server,
@@ -368,8 +370,8 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     except sh.ErrorReturnCode as error:  # its message contains all arguments
         shutdown.check()
         message = _readable(error.stderr.decode("utf-8", "replace"), plugin)
-        failed = f"failed ({error.exit_code})"
-        raise _plugin_error(plugin, f"{failed}: {message}" if message else failed) from None
+        details = f": {message}" if message else ""
+        raise _plugin_error(plugin, f"failed ({error.exit_code}){details}") from None
     except OSError as error:
         raise _plugin_error(plugin, f"cannot be run: {error.strerror}") from None
     except ValueError:  # sh did not get a report from the new process

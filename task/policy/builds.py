@@ -373,10 +373,9 @@ def apart(base: Memory, wanted: Memory) -> Memory:
     """Return the memory that the memory branch must store in addition to the base: any hold that
     the base lacks, and deferred builds.
     """
-    return Memory(
-        hold=wanted.hold if wanted.hold != base.hold else None,
-        deferred=wanted.deferred if wanted.deferred != base.deferred else None,
-    )
+    hold = wanted.hold if wanted.hold != base.hold else None
+    deferred = wanted.deferred if wanted.deferred != base.deferred else None
+    return Memory(hold=hold, deferred=deferred)
 
 
 def hold_text(hold: Hold) -> str:

@@ -111,7 +111,10 @@ def glob_match(glob: str, tag: str) -> bool:
 
 def ignored(globs: Sequence[str], tag: str) -> str:
     """Return the first glob that matches the tag, or ""."""
-    return next((glob for glob in globs if glob_match(glob, tag)), "")
+    for glob in globs:
+        if glob_match(glob, tag):
+            return glob
+    return ""
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
@@ -267,12 +270,15 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         if glob.startswith("]", position):
             break
 
-    after_class = position + 1
-    if not ranges:
-        anything = r"[\s\S]"
-        nothing = r"[^\s\S]"
-        return (anything if negated else nothing), after_class
-    return (f"[^{ranges}]" if negated else f"[{ranges}]"), after_class
+    if ranges and negated:
+        pattern = f"[^{ranges}]"
+    elif ranges:
+        pattern = f"[{ranges}]"
+    elif negated:
+        pattern = r"[\s\S]"  # any character
+    else:
+        pattern = r"[^\s\S]"  # no character
+    return pattern, position + 1
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:

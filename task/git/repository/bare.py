@@ -272,7 +272,8 @@ class BareRepository:
         }
         # HEAD is listed twice: as `ref: name`, and with its commit id.
         symbolic_heads = [value for value, ref in listed if ref == "HEAD" and " " in value]
-        return Orphans(gone, symbolic_heads[0] if symbolic_heads else "")
+        head = symbolic_heads[0] if symbolic_heads else ""
+        return Orphans(gone, head)
 
     def _all_files(self, branch: str, tip: str) -> Files:
         """Return all files, with their contents, at a commit."""
@@ -563,8 +564,10 @@ class BareRepository:
         """Return a commit's root tree, and remember the commit's message."""
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit] or b""
-            self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
-            self._messages[commit] = content.partition(b"\n\n")[2].decode("utf-8", "replace")
+            headers, _, message = content.partition(b"\n\n")
+            first_header, _, _ = headers.partition(b"\n")
+            self._roots[commit] = first_header[len("tree ") :].decode()
+            self._messages[commit] = message.decode("utf-8", "replace")
         return self._roots[commit]
 
     def _tree(self, oid: str) -> Tree:

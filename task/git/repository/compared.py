@@ -316,7 +316,8 @@ class ComparedRepository(BareRepository):
     def _merge_base(self, base: str, head: str) -> str:
         """Return the last common commit that is present, or "". Raises `UnreachableError`."""
         try:
-            return self._remote.local("merge-base", base, head).decode().split("\n")[0]
+            first_line, _, _ = self._remote.local("merge-base", base, head).decode().partition("\n")
+            return first_line
         except GitFailed as error:
             if error.code == 1:
                 return ""
@@ -363,7 +364,8 @@ class ComparedRepository(BareRepository):
         """Merge the two commits, and return the tree. Raises the errors of `_merged`."""
         argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", base, head)
         try:
-            return self._remote.local(*argv).decode().partition("\0")[0]
+            tree, _, _ = self._remote.local(*argv).decode().partition("\0")
+            return tree
         except GitFailed as error:
             if error.code == 1:
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]

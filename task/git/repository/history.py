@@ -163,8 +163,9 @@ class History:
         commits = self._next_commits()
         self._mark = ""
         if not commits:
-            has_reached_limit = self._commits_read >= DEPTHS[-1]
-            return [], {}, "limit" if has_reached_limit else "server"
+            if self._commits_read >= DEPTHS[-1]:
+                return [], {}, "limit"
+            return [], {}, "server"
 
         changes = self._compare_commits(commits)
         versions = changes.versions[: self._limit]
@@ -181,7 +182,9 @@ class History:
         self._next_commit = last_commit.parent
         self.path = changes.path
         self._newer = changes.oldest
-        return changes.versions, texts, "" if last_commit.parent else "root"
+        if not last_commit.parent:
+            return changes.versions, texts, "root"
+        return changes.versions, texts, ""
 
     def _next_commits(self) -> list[PastCommit]:
         """Return the next commits along first parents. Fetch more if necessary."""
@@ -434,24 +437,23 @@ def _blobs_along(
     wanted = _nested_paths(paths)
     # path → its blob in the commit that the loop has reached
     current = dict(_changed_files(read, "", commits[0].tree, wanted))
-    root_commit: PastCommit | None = None
+    is_complete = True
     deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > deadline:
+            is_complete = False
             break
         for path, older_blob in _changed_files(read, commit.tree, older.tree, wanted):
             if len(blobs[path]) < most:
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
-    else:
-        oldest = commits[-1]
-        if not oldest.parent:
-            root_commit = oldest
 
     # Each file's oldest blob was written by the root commit, or further back.
+    oldest = commits[-1]
+    has_root = is_complete and not oldest.parent
     for path, oid in current.items():
         if oid and len(blobs[path]) < most:
-            blobs[path].append(_Blob(oid, root_commit))
+            blobs[path].append(_Blob(oid, oldest if has_root else None))
     return blobs
 
 
