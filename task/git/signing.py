@@ -243,12 +243,13 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
 
 
 def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
-    """Return the error for a key.
-
-    A value that is not a file was treated as a key id, but it may be a misspelled path.
-    """
-    key = f"the key {key_id!r} from the GnuPG keyring" if key_id else "this key"
-    hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}" if key_id else _NEEDED_KEY
+    """Return the error for a key that cannot sign. `key_id` is its id in the keyring, or ""."""
+    key = "this key"
+    hint = _NEEDED_KEY
+    if key_id:
+        key = f"the key {key_id!r} from the GnuPG keyring"
+        # A value that is not a file was treated as a key id, but it may be a misspelled path.
+        hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}"
     return CredentialsError(
         f"cannot sign the commit with {key} ({quoted(error.err)})",
         hint=hint,

@@ -33,10 +33,10 @@ def compare(
     """
     number = new.sequence
     old_number = old.sequence
-    same_counter = new.counter == old.counter
-    if number is not None and old_number is not None and number != old_number and same_counter:
+    if number is not None and old_number is not None and new.counter == old.counter:
         difference = number - old_number
-        return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
+        if difference != 0:
+            return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
 
     commits_to_compare = commits(new, old)
     relation = ancestry.get(commits_to_compare, "") if commits_to_compare else ""

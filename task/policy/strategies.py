@@ -244,7 +244,8 @@ class Semver(Rules):
     constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject anything but a version that satisfies every constraint.
+        """Return (rule, reason) if the tag is not a version that satisfies every constraint, else
+        ("", "").
 
         Without a constraint, only releases are admitted, as in AIU v1.3.
         """
@@ -267,7 +268,7 @@ class Semver(Rules):
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Compare the versions.
+        """Return why the version `tag` does not come after `current`, or "" if it does.
 
         Version comparison ignores build metadata, so string order decides between `1.1.0` and
         `1.1.0+x`.
@@ -283,7 +284,7 @@ class Semver(Rules):
         else:
             why = f"{current} is newer than {tag}"
 
-        # If so, letters may have decided, in the pre-release or in the text.
+        # If these are the same, what comes after the numbers made the difference.
         have_same_numbers = new.finalize_version() == old.finalize_version()
         are_same_kind = bool(new.prerelease) == bool(old.prerelease)
         if have_same_numbers and are_same_kind:
@@ -319,7 +320,7 @@ class Alphabetical(Rules):
     ordered = True
 
     def older(self, tag: str, current: str) -> str:
-        """Compare the bytes."""
+        """Return why `tag` does not come after `current` in byte order, or "" if it does."""
         if tag.encode() > current.encode():
             return ""
         return f"{current} comes after {tag} in alphabetical order{_by_numbers(tag, current)}"
@@ -336,7 +337,7 @@ class Digest(Rules):
     constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject any tag except the constraint."""
+        """Return (rule, reason) for any tag except the constraint, else ("", "")."""
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
@@ -356,7 +357,8 @@ class InTagOrder(Rules):
         self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject a tag that does not match the order.
+        """Return (rule, reason) if the tag does not match the order, or the other strategy does not
+        admit it, else ("", "").
 
         The constraint applies to the version in the tag.
         """
@@ -380,7 +382,7 @@ class InTagOrder(Rules):
         return rule, f"{tag}: {why}"
 
     def older(self, tag: str, current: str) -> str:
-        """Compare by the tag order."""
+        """Return why `tag` does not come after `current` in the tag order, or "" if it does."""
         if self._order.sort_key(tag) > self._order.sort_key(current):
             return ""
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"

@@ -189,6 +189,7 @@ class BareRepository:
                 more_places = besides(memory.files)
             base_places = dict.fromkeys((*requested_places(), *more_places))
 
+            # The files of the commits that are read next come with the same request.
             tips_read_next = [tip for tip in self._unread_tips.values() if tip]
             if "HEAD" in tips:
                 tips_read_next.append(tips["HEAD"])
