@@ -29,6 +29,7 @@ from task.files import exhausted
 from task.git.credentials import Access
 from task.git.environment import (
     Local,
+    Login,
     UserConfig,
     basic_header,
     clean_environment,
@@ -222,18 +223,8 @@ class Git:
         target = self._address(repo)
         url = target.url
         rewrites = self._config.rewrites  # if true, git may contact any server instead
-        is_web = target.protocol in {"https", "http"}
         is_local = target.protocol == "file" and not rewrites
-
-        # The logins and settings that may be used for this server.
-        logins = [*url_login(target)]
-        pairs = self._settings_pairs()
-        if rewrites:
-            logins += self._access.logins("", helped=self._config.helped)
-        elif is_web:
-            logins += self._access.logins(url, helped=self._config.helped)
-        else:
-            pairs = without_web(pairs)
+        logins, pairs = self._logins_and_settings(target)
 
         # Send a login with the first request, if it is certain which one the server gets.
         server = "" if rewrites else origin(url)  # "" means any
@@ -262,6 +253,18 @@ class Git:
             # Never go from https to http: plain http could be read and changed in transit.
             env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return env | self.ssh_environment(url)
+
+    def _logins_and_settings(self, target: Address) -> tuple[list[Login], list[tuple[str, str]]]:
+        """Return the logins and the git settings that may be used for this address."""
+        logins = [*url_login(target)]
+        pairs = self._settings_pairs()
+        if self._config.rewrites:  # git may contact any server instead
+            logins += self._access.logins("", helped=self._config.helped)
+        elif target.protocol in {"https", "http"}:
+            logins += self._access.logins(target.url, helped=self._config.helped)
+        else:
+            pairs = without_web(pairs)
+        return logins, pairs
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
         """Return the user's git settings and ours, without the user's credentials if only ours are

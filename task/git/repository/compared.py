@@ -196,11 +196,7 @@ class ComparedRepository(BareRepository):
         with suppress(SourceError):  # then only an explicit branch can be compared
             default, _ = self._remote.default_branch()
 
-        branch = compared.branch or compared.base  # if it is one
-        for prefix in _ORIGIN:
-            branch = branch.removeprefix(prefix)
-        if branch == "HEAD" and not self._checkout:
-            branch = default
+        branch = self._base_name(default)
         if is_branch_name(branch) and not _is_id(branch):
             has_other_default = bool(default) and branch != default
             try:
@@ -215,10 +211,21 @@ class ComparedRepository(BareRepository):
                     commit = self._commit_of_option(compared.base, "--base")
                 return _Base(branch, commit, default or branch, tips)
 
-        # It is a tag or a commit.
+        # It is not a branch.
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
         return _Base(default, commit, default, {**tips, "HEAD": tips[default]})
+
+    def _base_name(self, default: str) -> str:
+        """Return the branch that the CI system reports, else the value of `--base`, which may also
+        be a tag or a commit. `default` is the default branch.
+        """
+        name = self._compared.branch or self._compared.base
+        for prefix in _ORIGIN:
+            name = name.removeprefix(prefix)
+        if name == "HEAD" and not self._checkout:
+            return default
+        return name
 
     def _is_queued(self) -> bool:
         """Whether the base is a merge queue's commit, not the branch's tip."""

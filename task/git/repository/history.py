@@ -212,14 +212,13 @@ class History:
         newer = self._newer
         for index, commit in enumerate(commits):
             entry = _file_at(self._read_tree, commit.tree, self.path)
-            old_path = ""
-            if newer and newer.entry and entry is None:
-                old_path = self._moved_from(commit.tree, newer.root, newer.entry)
-            if old_path and index > 0:
-                return _Changes(versions, used=index, path=old_path, oldest=newer)
-            if old_path:  # all of these commits come before the rename
-                self.path = old_path
-                entry = _file_at(self._read_tree, commit.tree, old_path)
+            if entry is None:
+                old_path = self._moved_from(commit.tree, newer)
+                if old_path and index > 0:
+                    return _Changes(versions, used=index, path=old_path, oldest=newer)
+                if old_path:  # all of these commits come before the rename
+                    self.path = old_path
+                    entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
             if newer is None or _oid(newer.entry) != oid:
@@ -241,17 +240,20 @@ class History:
         self._bytes_left -= size
         return texts
 
-    def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
-        """Return the path that the file was renamed from between two root trees, or "".
+    def _moved_from(self, older: str, newer: _FileInTree | None) -> str:
+        """Return the path in the root tree `older` that the file was renamed from, or "".
 
         This is the path of a removed file with the same blob, else with the same name and similar
-        content. `entry` is the file in the newer tree.
+        content. `newer` is the file in the next newer commit.
         """
-        removed = self._removed_files(older, newer)
+        if newer is None or newer.entry is None:
+            return ""
+        oid = newer.entry.oid
+        removed = self._removed_files(older, newer.root)
         paths = sorted(removed)
         name = basename(self.path)
         same_name = [path for path in paths if basename(path) == name]
-        same_blob = [path for path in paths if removed[path].oid == entry.oid]
+        same_blob = [path for path in paths if removed[path].oid == oid]
         if same_blob:
             same_both = [path for path in same_blob if path in same_name]
             return same_both[0] if same_both else same_blob[0]
@@ -259,11 +261,11 @@ class History:
         candidates = same_name[:_MOST_ALIKE]
         if not candidates:
             return ""
-        texts = self._texts([entry.oid, *(removed[path].oid for path in candidates)])
+        texts = self._texts([oid, *(removed[path].oid for path in candidates)])
         most_similar = ""
         highest_likeness = 0.0
         for path in candidates:
-            likeness = _likeness(texts[entry.oid], texts[removed[path].oid])
+            likeness = _likeness(texts[oid], texts[removed[path].oid])
             if likeness > highest_likeness:
                 most_similar = path
                 highest_likeness = likeness
