@@ -16,7 +16,7 @@ from task.git.command import Git
 from task.git.credentials import Access, Credentials
 from task.git.environment import Login
 from task.git.errors import GitFailed
-from task.kubernetes.access import ask
+from task.kubernetes.access import plugin_credential
 from task.kubernetes.kubeconfig import Plugin, Server
 from task.processes import child_environment
 from task.registry import logins
@@ -203,7 +203,7 @@ def test_registry_login_helpers_get_only_the_tokens_that_they_need(tmp_path: Pat
 def test_an_exec_plugin_of_a_kubeconfig_gets_only_the_tokens_that_it_needs(tmp_path: Path) -> None:
     def asked(*args: str) -> None:
         with pytest.raises(SourceAccessError):
-            ask(
+            plugin_credential(
                 Plugin("plugin", args, env=(("OWN", "given"),)),
                 Server("https://cluster"),
                 environ_of(tmp_path),
@@ -224,7 +224,7 @@ def test_a_program_killed_before_it_starts_is_reported_as_killed(
     path, environ = program(tmp_path, "plugin"), environ_of(tmp_path)
     monkeypatch.setattr(os, "setsid", lambda: os.kill(os.getpid(), signal.SIGKILL))
     with pytest.raises(SourceAccessError, match="killed before"):
-        ask(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
+        plugin_credential(Plugin("plugin", (), env=()), Server("https://cluster"), environ)
     with pytest.raises(RegistryDownError, match="killed before"):
         logins.script(str(path), environ)
     with pytest.raises(Malformed, match="cannot be started"):

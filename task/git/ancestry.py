@@ -128,7 +128,7 @@ class _Source:
             self._folder.restart("sha256")
         self._folder.create()
         kin = Kin("unknown")
-        commits_before = -1
+        last_count = -1
         for depth in DEPTHS:
             try:
                 parents, ends = self._commits(depth, old, new)
@@ -138,17 +138,22 @@ class _Source:
                     return Kin("unknown", f"{self._shown}: commit {missing[1][:12]} not found")
                 raise git_errors.failure(error.err, self._shown) from error
             kin = _kin(parents, ends, old, new)
-            server_has_more = ends and len(parents) != commits_before
-            if kin.order != "unknown" or not server_has_more:
+            if kin.order != "unknown":
                 break
-            commits_before = len(parents)
-        return replace(kin, why=f"{self._shown}: {kin.why}") if kin.why else kin
+            # No parents are missing, or a larger depth did not bring any commits.
+            has_whole_history = not ends or len(parents) == last_count
+            if has_whole_history:
+                break
+            last_count = len(parents)
+        if not kin.why:
+            return kin
+        return replace(kin, why=f"{self._shown}: {kin.why}")
 
     def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
-        """Return the ancestors of these two commits, and the ancestors whose parents the server did
-        not send.
+        """Fetch up to `depth` ancestors of these two commits. Return the parents of each, and those
+        whose parents the server did not send.
 
-        If the server does not send commits by id, return the commits of all branches and tags.
+        If the server does not send commits by id, these are the commits of all branches and tags.
         """
         has_whole_ids = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         was_fetched_by_id = False
@@ -156,6 +161,8 @@ class _Source:
             was_fetched_by_id = self._fetch(depth, old, new)
         if not was_fetched_by_id:
             self._fetch(depth, *_REFS)
+
+        # `--all` lists what refs point to, but commits fetched by id have no refs.
         starts = []
         if has_whole_ids:
             for commit in (old, new):
@@ -166,8 +173,8 @@ class _Source:
         lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
         parents = {}
         for line in lines:
-            commit, *its_parents = line.split()
-            parents[commit] = tuple(its_parents)
+            commit, *parents_of_commit = line.split()
+            parents[commit] = tuple(parents_of_commit)
         return parents, self._ends() & parents.keys()
 
     def _fetch(self, depth: int, *refs: str) -> bool:
@@ -177,19 +184,12 @@ class _Source:
         If the server does not support the kind of request, another kind is tried. Raises
         `GitFailed`.
         """
-        options = [f"--depth={depth}"] if self._shallow else []
+        argv = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"]
+        if self._shallow:
+            argv.append(f"--depth={depth}")
         if _FILTERS[self._filter]:
-            options.append(f"--filter={_FILTERS[self._filter]}")
-        argv = (
-            "-c",
-            "fetch.negotiationAlgorithm=noop",
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            *options,
-            REMOTE,
-            *refs,
-        )
+            argv.append(f"--filter={_FILTERS[self._filter]}")
+        argv += [REMOTE, *refs]
         try:
             self._git.run(
                 *argv,
@@ -215,7 +215,7 @@ class _Source:
             rejects_ids = any(words in error.err for words in _NOT_BY_ID)
             if refs == _REFS or not rejects_ids:
                 raise
-            self._by_id = False
+            self._by_id = False  # the server sends only branches and tags
         return self._by_id
 
     def _switch_request(self, messages: str) -> bool:
@@ -267,9 +267,10 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # The ancestors of a common ancestor cannot be one of the two.
-    not_common = old_history ^ new_history
-    if ends & not_common:
+    # One of the two may be among the parents that the server did not send. But the parents of a
+    # common ancestor cannot be one of the two.
+    only_in_one_history = old_history ^ new_history
+    if ends & only_in_one_history:
         return Kin(
             "unknown",
             f"the commits sent by the server do not show which of {old[:12]} and {new[:12]} is"
@@ -279,12 +280,12 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
 
 
 def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
-    """Return a commit's full id, and "" or the reason why it was not matches."""
+    """Return a commit's full id and "", or "" and the reason why it was not found."""
     if commit in parents:
         return commit, ""
     if len(commit) in _WHOLE_ID:
         return "", f"commit {commit[:12]} not found"
-    matches = [known for known in parents if known.startswith(commit)]
+    matches = [full_id for full_id in parents if full_id.startswith(commit)]
     if not matches:
         return "", f"commit {commit} is not on any branch or tag"
     if len(matches) > 1:

@@ -29,6 +29,7 @@ from task.files import exhausted
 from task.git.credentials import Access
 from task.git.environment import (
     Local,
+    Login,
     UserConfig,
     basic_header,
     clean_environment,
@@ -159,7 +160,7 @@ class Git:
             environ if configured else {},
             self._access.given.config_file,
         )
-        self._nameless = False  # whether ssh was given a passwd entry
+        self._has_passwd_variables = False  # whether ssh was given a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
@@ -220,39 +221,50 @@ class Git:
         configuration that git cannot read, and the errors of a GitHub App's token.
         """
         target = self._address(repo)
+        url = target.url
         rewrites = self._config.rewrites  # if true, git may contact any server instead
-        may_be_web = rewrites or target.protocol in {"https", "http"}
         is_local = target.protocol == "file" and not rewrites
-        logins = [*url_login(target)]
-        pairs = self._settings_pairs()
-        if may_be_web:
-            url = "" if rewrites else target.url
-            logins += self._access.logins(url, helped=self._config.helped)
-        else:
-            pairs = without_web(pairs)
-        follow = not sends_header(pairs, "" if rewrites else origin(target.url))
-        may_send_unasked = at_once and follow and not rewrites
-        login = None
-        if may_send_unasked and target.url not in self._asks_first:
-            login = fitting(logins, target.url)
+        logins, pairs = self._logins_and_settings(target)
+
+        # Send a login with the first request, if it is certain which one the server gets.
+        server = "" if rewrites else origin(url)  # "" means any
+        follow = not sends_header(pairs, server)
+        may_send_at_once = at_once and follow and not rewrites and url not in self._asks_first
+        login = fitting(logins, url) if may_send_at_once else None
         if login:
             # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
             # header to a redirect's target, so it must not follow redirects.
-            pairs.append(basic_header(login, target.url))
+            pairs.append(basic_header(login, url))
             logins = []
             follow = False
-        moved = [(target.url, self._moved[target.url])] if target.url in self._moved else []
+
+        # Turn everything into variables.
+        moved = [(url, self._moved[url])] if url in self._moved else []
         env = login_environment(pairs, logins, follow=follow, moved=moved)
         env |= self._access.environment()
         # hooks of a local repository do not log in anywhere
         if not is_local and not self._access.given.alone:
-            helpers = of_helpers(self._full_environ, self._config.programs)
-            new = helpers.keys() - self._environ.keys() - env.keys()
-            env |= {variable: helpers[variable] for variable in new}
+            # The machine's variables for credential programs, if they are not set yet.
+            helper_variables = of_helpers(self._full_environ, self._config.programs)
+            for name, value in helper_variables.items():
+                if name not in self._environ:
+                    env.setdefault(name, value)
         if target.protocol == "https" and not self._config.to_http:
             # Never go from https to http: plain http could be read and changed in transit.
             env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
-        return env | self.ssh_environment(target.url)
+        return env | self.ssh_environment(url)
+
+    def _logins_and_settings(self, target: Address) -> tuple[list[Login], list[tuple[str, str]]]:
+        """Return the logins and the git settings that may be used for this address."""
+        logins = [*url_login(target)]
+        pairs = self._settings_pairs()
+        if self._config.rewrites:  # git may contact any server instead
+            logins += self._access.logins("", helped=self._config.helped)
+        elif target.protocol in {"https", "http"}:
+            logins += self._access.logins(target.url, helped=self._config.helped)
+        else:
+            pairs = without_web(pairs)
+        return logins, pairs
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
         """Return the user's git settings and ours, without the user's credentials if only ours are
@@ -273,8 +285,10 @@ class Git:
         be followed without credentials.
         """
         url = self._address(repo).url
-        may_be_cause = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
-        if url in self._asks_first or not may_be_cause:
+        if url in self._asks_first:  # credentials were only sent on request
+            return False
+        was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
+        if not was_rejected:
             return False
         self._asks_first.add(url)
         return True
@@ -295,6 +309,8 @@ class Git:
         """
         if not _REDIRECTED.search(error.err):
             return False
+
+        # Send the request again to see the URL in the server's response.
         url = self._address(repo).url
         env = self.login(repo)
         output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
@@ -302,30 +318,24 @@ class Git:
         try:
             self._traced(remote, git_dir, env, clock)
         except GitFailed as traced:
-            locations = _LOCATION.findall(traced.err) if _REDIRECTED.search(traced.err) else []
+            if not _REDIRECTED.search(traced.err):
+                return False
+            locations = _LOCATION.findall(traced.err)
         else:
             return True  # the server does not redirect any more
         if not locations:
             return False
+
+        # Remember the URL, unless it is on a different server, or is a web page's.
         shown = without_login(repo)
         location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
         if origin(location) != origin(contacted_url):
-            why_not_followed = (
-                ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
-                " to its own server"
-            )
-            hint = (
-                "if the repository has moved, set repoURL to its new URL, and add credentials for"
-                " that server"
-            )
-            raise CredentialsError(
-                f"the server redirects to {blanked(origin(location))[:200]}{why_not_followed}",
-                hint=hint,
-                subject=shown,
-            )
+            raise _other_server(location, shown)
         new_url = location.removesuffix(_REFS)
-        if new_url == location or set(new_url) & set("?#"):
-            return False  # a web page, not a repository
+        leads_to_web_page = new_url == location or "?" in new_url or "#" in new_url
+        if leads_to_web_page:
+            return False
+
         self._hops[url] = self._hops.get(url, 0) + 1
         if self._hops[url] > _HOPS:
             raise CredentialsError(
@@ -394,6 +404,7 @@ class Git:
             subject = clock.subject
             timeout = clock.left()
             too_late = clock.why
+
         with (
             shutdown.shield(),
             _files_left(),
@@ -401,24 +412,26 @@ class Git:
             closing(CapturedOutput()) as out,
             closing(CapturedOutput(_TAIL)) as err,
         ):
-            stdin_file.write(stdin.encode() if isinstance(stdin, str) else stdin)
+            raw_stdin = stdin.encode() if isinstance(stdin, str) else stdin
+            stdin_file.write(raw_stdin)
             stdin_file.seek(0)
             running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
             out.sink.close()
             err.sink.close()
             watch = Watch(
                 running,
-                (timeout, too_late, self.stall if is_transfer else 0),
-                (out, err),
-                self.bounds,
-                git_dir if is_transfer else "",
-                stop,
+                limits=(timeout, too_late, self.stall if is_transfer else 0),
+                outputs=(out, err),
+                bounds=self.bounds,
+                git_dir=git_dir if is_transfer else "",
+                stop=stop,
             )
             code = self._exit_code_of(running, watch, meanwhile)
         output = out.text()
         messages = err.text().decode("utf-8", "replace")
         if "--progress" in argv:
             messages = _without_progress(messages)
+
         why_stopped = watch.why
         if code and not why_stopped and program == "git":
             why_stopped = self.bounds.passed(messages)
@@ -426,6 +439,7 @@ class Git:
             self._sharing.end()
             last_lines = "\n".join(messages.splitlines()[-_LAST:])
             raise GitEnded(name, code, output, f"{last_lines}\n{why_stopped}")
+
         if code == 0:
             self._log_warnings(messages, subject)
             return Ran(output, messages)
@@ -461,38 +475,41 @@ class Git:
                 running = self._start(argv, git_dir, env, (into, out, err))
             return Talk(open(ask, "wb"), open(answer, "rb"), running)
 
-    def failure(self, repo: str, said: str, subject: str) -> TaskError:
-        """Return the error that git's output (`said`) means for a repository. The hint may depend
-        on the configured credentials.
+    def failure(self, repo: str, messages: str, subject: str) -> TaskError:
+        """Return the error that git's messages mean for a repository. The hint may depend on the
+        configured credentials.
         """
         target = self._address(repo)
-        given = self._access.given
-        login = fitting([*url_login(target), *given.spare, *given.logins], target.url)
-        scopes = tuple(dict.fromkeys(item.prefix for item in given.logins))
+        credentials = self._access.given
+        logins = [*url_login(target), *credentials.spare, *credentials.logins]
+        login = fitting(logins, target.url)  # that git would send
+        configured_prefixes = dict.fromkeys(login.prefix for login in credentials.logins)
         return failure(
-            said,
+            messages,
             subject,
-            scopes,
-            login.password if login else Secret(""),
-            split(target.url).host,
-            proxied=any(map(self._environ.get, _PROXIES)),
+            scopes=tuple(configured_prefixes),
+            token=login.password if login else Secret(""),
+            host=split(target.url).host,
+            proxied=any(self._environ.get(variable) for variable in _PROXIES),
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
         """Return the variables with which ssh runs without prompts: from the options, or else from
         the user's configuration. Empty if ssh is not used, or the environment has its own command.
         """
-        if address_of(url).protocol != "ssh" and not self._config.rewrites:
+        may_use_ssh = address_of(url).protocol == "ssh" or self._config.rewrites
+        if not may_use_ssh:
             return {}
         # ssh refuses to run without a passwd entry, so it and its parent process get one
-        if not self._nameless:
-            self._nameless = True
-            self._environ |= self._access.nameless()
+        if not self._has_passwd_variables:
+            self._has_passwd_variables = True
+            self._environ |= self._access.passwd_variables()
         command, is_from_options = self._access.ssh()
-        if not is_from_options and {"GIT_SSH_COMMAND", "GIT_SSH"} & self._environ.keys():
-            return {}
-        if not is_from_options and self._config.ssh_command:
-            return {"GIT_SSH_COMMAND": self._config.ssh_command}
+        if not is_from_options:
+            if "GIT_SSH_COMMAND" in self._environ or "GIT_SSH" in self._environ:
+                return {}
+            if self._config.ssh_command:
+                return {"GIT_SSH_COMMAND": self._config.ssh_command}
         parts = split(as_ssh_url(url))
         server = f"{parts.login}@{parts.authority}"
         return {
@@ -531,8 +548,9 @@ class Git:
             **(env or {}),
             "GIT_DIR": git_dir or os.devnull,
         }
+        limit = self._limit if name == "git" else None
         try:
-            return start(program, argv, environ, files, self._limit if name == "git" else None)
+            return start(program, argv, environ, files, limit)
         except ValueError as error:  # sh did not get a report from the new process
             raise _killed(argv, name, signal.SIGKILL) from error
 
@@ -557,10 +575,26 @@ def _command_name(argv: Sequence[str]) -> str:
     words = iter(argv)
     for word in words:
         if word in {"-c", "-C", "--git-dir", "--work-tree"}:
-            next(words, None)
+            next(words, None)  # skip the option's value
         elif not word.startswith("-"):
             return word
     return ""
+
+
+def _other_server(location: str, subject: str) -> CredentialsError:
+    """Return the error about a redirect to a different server."""
+    why_not_followed = (
+        ", and a token sent as a header (http.extraHeader, bearerToken) is sent only"
+        " to its own server"
+    )
+    return CredentialsError(
+        f"the server redirects to {blanked(origin(location))[:200]}{why_not_followed}",
+        hint=(
+            "if the repository has moved, set repoURL to its new URL, and add credentials for"
+            " that server"
+        ),
+        subject=subject,
+    )
 
 
 def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:

@@ -22,16 +22,16 @@ from task.files import LARGEST, check_file, read_file, remove_folder, temporary_
 from task.git.environment import Login
 from task.git.github_app import App, token
 from task.git.hosts import ATLASSIAN
-from task.git.names import Address, address_of
+from task.git.names import address_of
 from task.git.ssh import (
     PLAIN,
     SshFiles,
     collect,
-    nameless,
     needs_own_files,
     passwd_home,
     read_given,
     write,
+    write_passwd_entry,
 )
 from task.secret import Secret
 from task.settings import AccessOptions
@@ -74,7 +74,7 @@ class Access:
         self._environ = environ or {}
         self._lock = Lock()
         self._folder = ""
-        self._of_app: Login | None = None
+        self._app_login: Login | None = None
         self._pairs: list[tuple[str, str]] | None = None
         self._ssh = ""
 
@@ -82,24 +82,30 @@ class Access:
         """Return the logins for this URL ("" means any), each with the server that it may be sent
         to.
 
-        `helped`: the user's git configuration has its own logins. Raises the errors of
-        `task.git.github_app`.
+        These are the configured ones, with the GitHub App's token if the URL may be on its server.
+        If nothing is configured, it is the CI system's own token. `helped`: the user's git
+        configuration has its own logins. Raises the errors of `task.git.github_app`.
         """
-        given = self.given
-        if given.app is None and not given.logins and not helped:
-            return given.spare
-        may_be_app_server = not url or url.lower().startswith(given.app_server.lower())
-        if given.app is None or not may_be_app_server:
-            return given.logins
+        credentials = self.given
+        if credentials.app is None:
+            if credentials.logins or helped:
+                return credentials.logins
+            return credentials.spare
+        may_be_app_server = not url or url.lower().startswith(credentials.app_server.lower())
+        if not may_be_app_server:
+            return credentials.logins
         with self._lock:
-            self._of_app = self._of_app or given.app(self._bundle())
-            return (self._of_app, *given.logins)
+            if self._app_login is None:
+                self._app_login = credentials.app(self._bundle())
+            return (self._app_login, *credentials.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
         """Git's settings for the server, apart from credentials. Some are secret."""
         with self._lock:
             if self._pairs is None:
-                self._pairs = self.given.pairs(self._private()) if self.given.pairs else []
+                self._pairs = []
+                if self.given.pairs:
+                    self._pairs = self.given.pairs(self._private())
             return self._pairs
 
     def environment(self) -> dict[str, str]:
@@ -118,25 +124,22 @@ class Access:
 
     def ssh(self) -> tuple[str, bool]:
         """Return the ssh command, and whether options asked for it."""
+        is_from_options = self.given.ssh is not None
         with self._lock:
             if not self._ssh:
-                home = self._environ.get("HOME", "")
                 files = self.given.ssh
+                home = self._environ.get("HOME", "")
                 if files is None and needs_own_files(home):
-                    files = collect(
-                        AccessOptions(),
-                        Secret(""),
-                        home,
-                    )
+                    files = collect(AccessOptions(), Secret(""), home)
                 self._ssh = write(files, self._private()) if files else PLAIN
-            return self._ssh, self.given.ssh is not None
+            return self._ssh, is_from_options
 
-    def nameless(self) -> dict[str, str]:
+    def passwd_variables(self) -> dict[str, str]:
         """Return the variables that ssh needs if this user has no passwd entry."""
         if passwd_home() is not None:
             return {}
         with self._lock:
-            return nameless(self._private(), self._environ.get("HOME", ""))
+            return write_passwd_entry(self._private(), self._environ.get("HOME", ""))
 
     def close(self) -> None:
         """Remove all copies."""
@@ -144,7 +147,7 @@ class Access:
             if self._folder:
                 remove_folder(self._folder)
             self._folder = self._ssh = ""
-            self._of_app = self._pairs = None
+            self._app_login = self._pairs = None
 
     def _bundle(self) -> str:
         """Return the path of a file with the configured authorities and the machine's, because a
@@ -181,42 +184,51 @@ _ATLASSIAN_USER = "x-bitbucket-api-token-auth"
 _SHOW = "specify the server: --git-credentials-url https://git.example.com/"
 
 
-def access_of(given: AccessOptions, environ: Mapping[str, str]) -> Access:
+def access_of(options: AccessOptions, environ: Mapping[str, str]) -> Access:
     """Read and check all configured credentials. No server is contacted. Raises `UsageError`."""
-    logins = _logins_given(given, environ)
+    logins = _logins_given(options, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
     github_token = _secret(environ, "GITHUB_TOKEN")
-    has_own_token = github_token and github.startswith("https://")
-
-    if os.path.isdir(given.ssh_directory) and not os.listdir(given.ssh_directory):
-        # Kubernetes mounts a missing optional secret as an empty folder
-        given = replace(given, ssh_directory="")
-    key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
-    sets_known_hosts = given.ssh_known_hosts_file or given.ssh_host_key
-    sets_ssh = given.ssh_key_file or key or sets_known_hosts or given.ssh_directory
-
-    config_file, credentials_file = _tekton_files(given.basic_auth_directory)
-    found = Credentials(
+    own_logins = []  # of the CI system
+    if github_token and github.startswith("https://"):
+        own_logins.append(Login(github, _TOKEN_USER, github_token))
+    ssh_key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
+    config_file, credentials_file = _tekton_files(options.basic_auth_directory)
+    credentials = Credentials(
         logins=(*_stored_logins(credentials_file), *logins),
-        spare=(Login(github, _TOKEN_USER, github_token),) if has_own_token else (),
-        app=_app(given, environ),
+        spare=tuple(own_logins),
+        app=_app(options, environ),
         app_server=github or _GITHUB,
-        ssh=collect(given, key, environ.get("HOME", "")) if sets_ssh else None,
-        certificates=certificates(given.ca_file),
+        ssh=_ssh_files(options, ssh_key, environ.get("HOME", "")),
+        certificates=certificates(options.ca_file),
         config_file=config_file,
     )
-    return Access(found, environ)
+    return Access(credentials, environ)
 
 
-def _logins_given(given: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
+def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | None:
+    """Return the configured files for ssh, or None if nothing is configured. `key` comes from a
+    variable.
+    """
+    if os.path.isdir(options.ssh_directory) and not os.listdir(options.ssh_directory):
+        # Kubernetes mounts a missing optional secret as an empty folder
+        options = replace(options, ssh_directory="")
+    sets_key = key or options.ssh_key_file or options.ssh_directory
+    sets_known_hosts = options.ssh_known_hosts_file or options.ssh_host_key
+    if not sets_key and not sets_known_hosts:
+        return None
+    return collect(options, key, home)
+
+
+def _logins_given(options: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
     """Return a login with the configured password for each of its servers."""
-    scope = _login_scope(given, environ)
-    user, password = _password(given, environ)
+    prefixes = _login_scope(options, environ)
+    user, password = _password(options, environ)
     if not password:
         return []
-    if not scope:
+    if not prefixes:
         raise UsageError("a password or token is set, but not the server it is for", hint=_SHOW)
-    return [Login(url, user or _token_user(url, password), password) for url in scope]
+    return [Login(url, user or _token_user(url, password), password) for url in prefixes]
 
 
 def _tekton_files(folder: str) -> tuple[str, str]:
@@ -239,25 +251,34 @@ def _tekton_files(folder: str) -> tuple[str, str]:
     return config_file, credentials_file
 
 
-def _login_scope(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URLs that a login may be sent to."""
-    if not given.git_credentials_url:
-        ci_servers = (
-            environ.get(variable, "").strip() for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL")
-        )
-        return tuple(
-            url.rstrip("/") for url in ci_servers if url.startswith(("https://", "http://"))
-        )
-    for url in given.git_credentials_url:
-        try:
-            address = address_of(url)
-        except SourceError:
-            address = Address("", "")
-        is_web = address.protocol in {"https", "http"}
-        if not is_web or address.user or address.password or set(url) & set("?#*@ "):
+def _login_scope(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the URL prefixes that a login may be sent to: the given ones, else the CI system's
+    server. Raises `UsageError`.
+    """
+    for url in options.git_credentials_url:
+        if not _is_web_prefix(url):
             hint = "use https://host/ or https://host/path/, without credentials"
             raise UsageError("--git-credentials-url: not an https URL prefix", hint=hint)
-    return tuple(url.rstrip("/") for url in given.git_credentials_url)
+    if options.git_credentials_url:
+        return tuple(url.rstrip("/") for url in options.git_credentials_url)
+
+    prefixes = []
+    for variable in ("GITHUB_SERVER_URL", "CI_SERVER_URL"):
+        server = environ.get(variable, "").strip()
+        if server.startswith(("https://", "http://")):
+            prefixes.append(server.rstrip("/"))
+    return tuple(prefixes)
+
+
+def _is_web_prefix(url: str) -> bool:
+    """Return whether this is an https or http URL without credentials, a query, or wildcards."""
+    try:
+        address = address_of(url)
+    except SourceError:
+        return False
+    if address.protocol not in {"https", "http"} or address.user or address.password:
+        return False
+    return not set(url) & set("?#*@ ")
 
 
 def _token_user(url: str, token: Secret) -> str:
@@ -271,31 +292,35 @@ def _token_user(url: str, token: Secret) -> str:
     return _TOKEN_USER
 
 
-def _password(given: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
+def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
     """Return (user, password or token) from the only source that is set.
 
     The password may be empty.
     """
-    user = given.git_username
-    found = dict[str, Secret]()  # the password from each source, by variable or option
-    for name in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
-        secret = _secret(environ, name)
+    user = options.git_username
+    passwords: dict[str, Secret] = {}  # from each source that is set, by variable or option
+    for variable in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
+        secret = _secret(environ, variable)
         if secret:
-            found[name] = secret
-    if given.git_password_file:
-        found["--git-password-file"] = _secret_line(given.git_password_file, "--git-password-file")
-    if "password" in _names_in_folder(given.basic_auth_directory):
+            passwords[variable] = secret
+    if options.git_password_file:
+        option = "--git-password-file"
+        passwords[option] = _secret_line(options.git_password_file, option)
+    folder = options.basic_auth_directory
+    names = _names_in_folder(folder)
+    if "password" in names:
         option = "--basic-auth-directory"
-        folder = given.basic_auth_directory
-        found[option] = _secret_line(os.path.join(folder, "password"), option)
-        if not user and "username" in _names_in_folder(folder):
+        passwords[option] = _secret_line(os.path.join(folder, "password"), option)
+        if not user and "username" in names:
             user = _secret_line(os.path.join(folder, "username"), option).reveal()
-    if len(found) > 1:
-        raise UsageError(f"{' and '.join(found)} are both set", hint="set only one of them")
-    if user and not found:
+
+    if len(passwords) > 1:
+        raise UsageError(f"{' and '.join(passwords)} are both set", hint="set only one of them")
+    if user and not passwords:
         hint = "set IMAGE_UPDATE_GIT_TOKEN, or pass --git-password-file"
         raise UsageError("a Git username is set, but no password or token", hint=hint)
-    return user, next(iter(found.values()), Secret(""))
+    password = next(iter(passwords.values()), Secret(""))
+    return user, password
 
 
 def _stored_logins(path: str) -> tuple[Login, ...]:
@@ -313,14 +338,14 @@ def _stored_logins(path: str) -> tuple[Login, ...]:
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
-def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
+def _app(options: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
     """Return the function that gets the GitHub App's token, given a CA file. None if no App is
     configured.
     """
     key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
-    if given.github_app_key_file:
-        key = Secret(_text_of_file(given.github_app_key_file, "--github-app-key-file"))
-    required = (given.github_app_id, given.github_app_installation_id, bool(key))
+    if options.github_app_key_file:
+        key = Secret(_text_of_file(options.github_app_key_file, "--github-app-key-file"))
+    required = (options.github_app_id, options.github_app_installation_id, bool(key))
     if not any(required):
         return None
     if not all(required):
@@ -331,16 +356,18 @@ def _app(given: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Lo
         raise UsageError(
             "a GitHub App needs an app id, an installation id, and a private key", hint=hint
         )
-    if not given.github_app_installation_id.isdigit():
+    if not options.github_app_installation_id.isdigit():
         hint = "use the last part of the App installation's URL"
         raise UsageError("--github-app-installation-id: not a number", hint=hint)
     server = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/") or _GITHUB
     api = environ.get("GITHUB_API_URL", "").strip().rstrip("/")
-    api = api or ("https://api.github.com" if server == _GITHUB else f"{server}/api/v3")
+    if not api:
+        api = "https://api.github.com" if server == _GITHUB else f"{server}/api/v3"
 
     def login(ca_file: str) -> Login:
+        # A variable may have the key in one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
-        app = App(given.github_app_id, given.github_app_installation_id, Secret(key_text), api)
+        app = App(options.github_app_id, options.github_app_installation_id, Secret(key_text), api)
         return Login(server, _TOKEN_USER, token(app, ca_file))
 
     return login
@@ -355,8 +382,8 @@ def certificates(path: str) -> str:
     files = [path]
     if os.path.isdir(path):
         names = sorted(_names_in_folder(path, "--ca-file"))
-        paths = [os.path.join(path, name) for name in names]
-        files = [file for file in paths if os.path.isfile(file)]
+        paths_in_folder = [os.path.join(path, name) for name in names]
+        files = [file for file in paths_in_folder if os.path.isfile(file)]
     texts = "\n".join(_text_of_file(file, "--ca-file") for file in files)
     has_certificate = "BEGIN CERTIFICATE" in texts or "BEGIN TRUSTED CERTIFICATE" in texts
     if files and not has_certificate:
@@ -384,7 +411,9 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
 
 
 def _secret(environ: Mapping[str, str], name: str) -> Secret:
-    """Return the secret in a variable. Raises `UsageError` for several lines that are no key."""
+    """Return the secret in a variable. Raises `UsageError` if it has several lines and is not a
+    key.
+    """
     text = environ.get(name, "").strip()
     if "\n" in text and not text.startswith("-----BEGIN"):
         raise UsageError(

@@ -78,11 +78,15 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     with each transfer (`login_environment`), because they may contain a token, which hooks and
     signing programs do not need.
     """
-    # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
-    kept = {variable: value for variable in _KEPT if (value := environ.get(variable, "")).strip()}
+    server_variables = {}
+    for name in _KEPT:
+        value = environ.get(name, "")
+        # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
+        if value.strip():
+            server_variables[name] = value
     return {
         **basic_environment(environ),
-        **kept,
+        **server_variables,
         **_NO_FILES,
         **_SETTINGS,
         "GIT_ALLOW_PROTOCOL": ":".join(sorted(protocols)),
@@ -95,10 +99,10 @@ def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str,
     Variables that would change git's own behavior are left out: of GIT_*, only those like
     GIT_PASSWORD are kept.
     """
-    from_variables = [environ[name] for name in _PROGRAMS if name in environ]
-    found = child_environment(environ, (*programs, *from_variables))
+    programs_from_variables = [environ[name] for name in _PROGRAMS if name in environ]
+    variables = child_environment(environ, (*programs, *programs_from_variables))
     kept = {}
-    for name, value in found.items():
+    for name, value in variables.items():
         if name in _DROPPED or name.startswith("GIT_CONFIG_"):
             continue
         if is_secret(name) or not name.startswith("GIT_"):
@@ -112,9 +116,10 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
     The last one wins.
     """
     files: list[str] = []
-    if environ.get("GIT_CONFIG_NOSYSTEM", "").lower() not in {"1", "true", "yes", "on"}:
-        system = environ.get("GIT_CONFIG_SYSTEM")
-        files += [system] if system else _SYSTEM
+    ignores_system = environ.get("GIT_CONFIG_NOSYSTEM", "").lower() in {"1", "true", "yes", "on"}
+    if not ignores_system:
+        system_file = environ.get("GIT_CONFIG_SYSTEM")
+        files += [system_file] if system_file else _SYSTEM
     users_file = environ.get("GIT_CONFIG_GLOBAL")
     if users_file:
         return [*files, users_file]
@@ -130,11 +135,11 @@ def transport(pairs: Pairs) -> list[tuple[str, str]]:
 
 def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return the settings from variables (`GIT_CONFIG_COUNT`)."""
-    count = environ.get("GIT_CONFIG_COUNT", "")
-    numbers = range(int(count) if count.isdigit() else 0)
+    count_text = environ.get("GIT_CONFIG_COUNT", "")
+    count = int(count_text) if count_text.isdigit() else 0
     return [
-        (environ.get(f"GIT_CONFIG_KEY_{n}", ""), environ.get(f"GIT_CONFIG_VALUE_{n}", ""))
-        for n in numbers
+        (environ.get(f"GIT_CONFIG_KEY_{number}", ""), environ.get(f"GIT_CONFIG_VALUE_{number}", ""))
+        for number in range(count)
     ]
 
 
@@ -143,12 +148,14 @@ def sends_header(pairs: Pairs, server: str) -> bool:
     `server` is "".
     """
     for key, value in pairs:
-        section, _, name = key.rpartition(".")
+        section, _, name = key.rpartition(".")  # "http.<url>", or "http" for any URL
         is_http = section.lower() == "http" or section.lower().startswith("http.")
-        if not is_http or name.lower() != "extraheader" or not value.strip():
+        is_header = is_http and name.lower() == "extraheader"
+        if not is_header or not value.strip():
             continue
-        url = section[len("http.") :]  # the header is only for this URL; "" for any URL
-        if not url or not server or "*" in url or origin(url) == server:
+        url = section[len("http.") :]
+        is_for_any_server = not url or "*" in url
+        if is_for_any_server or not server or origin(url) == server:
             return True
     return False
 
@@ -171,7 +178,9 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
     """Drop the settings for https and http, which may have tokens."""
-    return [pair for pair in pairs if not pair[0].lower().startswith(("http.", "credential."))]
+    return [
+        (key, value) for key, value in pairs if not key.lower().startswith(("http.", "credential."))
+    ]
 
 
 def fitting(logins: Sequence[Login], url: str) -> Login | None:
@@ -212,33 +221,41 @@ def login_environment(
     URLs of these repositories.
     """
     variables: dict[str, str] = {}
-    login_settings: list[tuple[str, str]] = []
+    settings = [*pairs]
     for number, login in enumerate(logins):
         variables[f"IMAGE_UPDATE_LOGIN_USER_{number}"] = login.user
         variables[f"IMAGE_UPDATE_LOGIN_PASSWORD_{number}"] = login.password.reveal()
-        helper = _LOGIN_HELPER.format(number)
-        # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
-        path = split(login.prefix).path.lstrip("/")
-        prefixes = [login.prefix]
-        if path and not path.endswith(".git"):
-            prefixes.append(f"{login.prefix}.git")
-        for prefix in prefixes:
-            login_settings.append((f"credential.{prefix}.username", login.user))
-            if login.password:  # the empty helper disables those in the user's configuration
-                login_settings += [
-                    (f"credential.{prefix}.helper", ""),
-                    (f"credential.{prefix}.helper", helper),
-                ]
-    moved_settings = [(f"url.{new}.insteadOf", old) for old, new in moved]
-    settings = [*pairs, *login_settings, *moved_settings]
+        settings += _login_settings(login, _LOGIN_HELPER.format(number))
+    settings += [(f"url.{new_url}.insteadOf", old_url) for old_url, new_url in moved]
     if not follow:
-        settings = [pair for pair in settings if not pair[0].lower().endswith(".followredirects")]
+        settings = [
+            (key, value) for key, value in settings if not key.lower().endswith(".followredirects")
+        ]
         settings.append(("http.followRedirects", "false"))
+
     if settings:
         variables["GIT_CONFIG_COUNT"] = str(len(settings))
     for number, (key, value) in enumerate(settings):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+        variables[f"GIT_CONFIG_KEY_{number}"] = key
+        variables[f"GIT_CONFIG_VALUE_{number}"] = value
     return variables
+
+
+def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
+    """Return git's settings for a login. `helper` is the credential helper that prints it."""
+    # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
+    prefixes = [login.prefix]
+    path = split(login.prefix).path.lstrip("/")
+    if path and not path.endswith(".git"):
+        prefixes.append(f"{login.prefix}.git")
+    settings = []
+    for prefix in prefixes:
+        settings.append((f"credential.{prefix}.username", login.user))
+        if login.password:
+            # the empty helper disables those in the user's configuration
+            settings.append((f"credential.{prefix}.helper", ""))
+            settings.append((f"credential.{prefix}.helper", helper))
+    return settings
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
@@ -260,11 +277,11 @@ class UserConfig:
         self,
         run: Callable[..., bytes],
         environ: Mapping[str, str],
-        more: str = "",
+        extra_file: str = "",
     ) -> None:
         self._run = run
         self._environ = environ  # if empty, no configuration is used
-        self._more = more  # a configuration file for this run only
+        self._extra_file = extra_file  # a configuration file for this run only
 
     @cached_property
     def pairs(self) -> list[tuple[str, str]]:
@@ -272,12 +289,16 @@ class UserConfig:
 
         Raises `CredentialsError` if git cannot read a file.
         """
+        pairs: list[tuple[str, str]] = []
         files = configuration_files(self._environ) if self._environ else []
-        readable = (path for path in files if os.path.isfile(path) and os.access(path, os.R_OK))
-        found = [pair for path in readable for pair in self._list(path)]
-        if self._more:
-            found += [pair for pair in self._list(self._more) if not _is_helper(pair[0])]
-        return found
+        for path in files:
+            if os.path.isfile(path) and os.access(path, os.R_OK):
+                pairs += self._list(path)
+        if self._extra_file:
+            for key, value in self._list(self._extra_file):
+                if not _is_helper(key):
+                    pairs.append((key, value))
+        return pairs
 
     @property
     def rewrites(self) -> bool:
@@ -304,7 +325,8 @@ class UserConfig:
             if value and _is_helper(key):
                 # "!" starts a shell command, and "/" a path; any other value is a short name
                 is_short_name = not value.startswith(("!", "/"))
-                programs.append(f"git-credential-{value}" if is_short_name else value)
+                program = f"git-credential-{value}" if is_short_name else value
+                programs.append(program)
             elif value and key.lower() in {"core.askpass", "core.sshcommand"}:
                 programs.append(value)
         return programs
@@ -341,8 +363,10 @@ class UserConfig:
         pairs = []
         for entry in output.split("\0"):
             key, newline, value = entry.partition("\n")
-            if entry:  # a key without "=" counts as true
-                pairs.append((key, value if newline else "true"))
+            if not newline:  # a key without "=" counts as true
+                value = "true"
+            if entry:
+                pairs.append((key, value))
         return transport(pairs)
 
 
@@ -359,23 +383,26 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
     """Return the folder of a repository that belongs to a different user; "" if it is ours or not a
     repository.
     """
-    our_ids = {os.geteuid()}
+    our_user_ids = {os.geteuid()}
     # like git: root through sudo still counts as that user
-    if our_ids == {0} and environ.get("SUDO_UID", "").isdigit():
-        our_ids.add(int(environ["SUDO_UID"]))
+    if our_user_ids == {0} and environ.get("SUDO_UID", "").isdigit():
+        our_user_ids.add(int(environ["SUDO_UID"]))
+
+    # Look for the repository where git does, and skip what cannot be read.
     for candidate in (f"{path}/.git", path, f"{path}.git/.git", f"{path}.git"):
-        to_check = [candidate]
-        git_dir = candidate
         with suppress(OSError, ValueError):
-            is_gitfile = os.path.isfile(candidate)  # of a submodule, or a linked worktree
-            if is_gitfile:
+            git_dir = candidate
+            owners = set()
+            if os.path.isfile(candidate):  # a submodule, or a linked worktree
                 with open(candidate, encoding="utf-8") as file:
                     target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 git_dir = os.path.join(os.path.dirname(candidate), target)
-                to_check.append(git_dir)
-            if is_gitfile or os.path.exists(f"{git_dir}/HEAD"):
-                owners = {os.stat(part).st_uid for part in to_check}
-                return "" if owners <= our_ids else os.path.realpath(git_dir)
+                owners.add(os.stat(candidate).st_uid)
+            elif not os.path.exists(f"{git_dir}/HEAD"):
+                continue  # not a repository
+            owners.add(os.stat(git_dir).st_uid)
+            is_ours = owners <= our_user_ids
+            return "" if is_ours else os.path.realpath(git_dir)
     return ""
 
 
@@ -385,11 +412,13 @@ def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
     """
     safe = False
     for value in settings:
-        path = os.path.join(home, value.removeprefix("~/")) if value.startswith("~/") else value
-        is_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
-        is_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
+        path = value
+        if value.startswith("~/"):
+            path = os.path.join(home, value.removeprefix("~/"))
+        names_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
+        names_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
         if not value:  # an empty value cancels the earlier ones
             safe = False
-        elif path == "*" or is_folder or is_parent:
+        elif path == "*" or names_folder or names_parent:
             safe = True
     return safe

@@ -78,13 +78,13 @@ def _compiled_words(words: str) -> re2._Regexp:
     return re2.compile(words, options)
 
 
-def _cleaned_output(said: str) -> str:
+def _cleaned_output(output: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
     # An invalid proxy setting may contain a password, but `without_logins` only finds URLs.
     without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",
-        said[-_TEXT:],
+        output[-_TEXT:],
         flags=re.IGNORECASE,
     )
     lines = re.split(r"[\r\n]+", without_logins(without_proxy))
@@ -298,12 +298,15 @@ _NOISE = _any(
 
 def _meaning_of(output: str) -> Meaning | None:
     """Return the first row of the table that matches git's output, or None."""
-    meaning = next((row for row in FAILURES if _has_words(output, row.words)), None)
-    if meaning and meaning.message == _UNREACHED:
-        hosts = _CONNECTS.search(output)
+    for meaning in FAILURES:
+        if not _has_words(output, meaning.words):
+            continue
+        # The host that could not be reached may be a proxy's.
+        hosts = _CONNECTS.search(output) if meaning.message == _UNREACHED else None
         if hosts and hosts["of_url"] != hosts["connected_to"]:
             return _PROXY_FAILED
-    return meaning
+        return meaning
+    return None
 
 
 def failure(
@@ -321,9 +324,9 @@ def failure(
     at `host`. `proxied`: the environment sets a proxy.
     """
     output = _cleaned_output(stderr)
-    shown = quoted(stderr)
+    quoted_output = quoted(stderr)
     meaning = _meaning_of(output)
-    if meaning is None and not shown:
+    if meaning is None and not quoted_output:
         # For example, if the kernel kills git's child process that talks to the server.
         return UnreachableError(
             "git failed and gave no reason",
@@ -331,7 +334,9 @@ def failure(
             subject=subject,
         )
     if meaning is None:
-        return RepositoryError(f"git failed: {shown}", hint=_ACCESS, subject=subject)
+        return RepositoryError(f"git failed: {quoted_output}", hint=_ACCESS, subject=subject)
+
+    # Some meanings get a better message or hint from what is known about the credentials.
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
@@ -351,11 +356,10 @@ def failure(
         hint = "check the hostname in the URL; if it is correct, run it again"
     elif meaning.message == _SLOW and proxied:
         hint = "run it again; if the proxy still does not respond, check HTTPS_PROXY and NO_PROXY"
-    return meaning.error(
-        f"{message} ({shown})" if shown else message,
-        hint=hint,
-        subject=subject,
-    )
+
+    if quoted_output:
+        message = f"{message} ({quoted_output})"
+    return meaning.error(message, hint=hint, subject=subject)
 
 
 def broke_off(stderr: str) -> str:
@@ -368,11 +372,10 @@ def broke_off(stderr: str) -> str:
     meaning = _meaning_of(output)
     if meaning is None or _has_words(output, _STALLED):
         return ""
-    is_server_error = meaning.message in (_FAILED, _BUSY)
+    if meaning.message in (_FAILED, _BUSY):
+        return meaning.message
     # These messages also have causes that a retry does not fix, such as a lack of memory.
-    has_connection_problem = meaning.message in _CONNECTION_PROBLEMS
-    is_broken_connection = has_connection_problem and _has_words(output, _NO_CONNECTION)
-    if is_server_error or is_broken_connection:
+    if meaning.message in _CONNECTION_PROBLEMS and _has_words(output, _NO_CONNECTION):
         return meaning.message
     return ""
 
@@ -386,10 +389,9 @@ def refusal(
 ) -> TaskError | Outpaced:
     """Return the error that a rejected push means.
 
-    `status` is its line in `push --porcelain`, or "" if there was none.
-
-    After an `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was
-    to be replaced, so a "non-fast-forward" from the server is a rule, not a race.
+    `status` is its line in `push --porcelain`, or "" if there was none. After an
+    `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was to be
+    replaced, so a "non-fast-forward" from the server is a rule, not a race.
     """
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")
@@ -398,7 +400,9 @@ def refusal(
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
-    if "hook declined" in reason and _has_words(stderr, _GITEA_WITHOUT_WORDS):
+
+    was_declined_by_hook = "hook declined" in reason
+    if was_declined_by_hook and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
             "if the branch requires signed commits, pass --signing-key; if not, see the server's"
             " log"
@@ -408,7 +412,7 @@ def refusal(
             hint=hint,
             subject=subject,
         )
-    if "hook declined" in reason and _has_words(stderr, _UNWELL):
+    if was_declined_by_hook and _has_words(stderr, _UNWELL):
         return UnreachableError(
             f"the Git server failed: {reason}; {quoted(stderr)}",
             hint=_AGAIN,
@@ -417,11 +421,13 @@ def refusal(
     if is_in_merge_queue(stderr):
         message = f"this branch's pull request is in the merge queue: {quoted(stderr)}"
         return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
-    if not _has_words(reason, _RULE):
+
+    is_rule = _has_words(reason, _RULE)
+    if not is_rule:
         error = failure(f"{reason}\n{stderr}", subject)
         if isinstance(error, UnreachableError):
             return error
-    explanation = "; ".join(filter(None, (reason, quoted(stderr))))
+    explanation = "; ".join(part for part in (reason, quoted(stderr)) if part)
     return RepositoryError(
         f"the server rejected the push: {explanation}",
         hint=_hint_for_rule(reason, stderr, subject, forced=forced),
@@ -456,11 +462,11 @@ def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> s
     )
 
 
-def is_in_merge_queue(said: str) -> bool:
+def is_in_merge_queue(message: str) -> bool:
     """Return whether GitHub rejected a change because the branch's request is in the merge
     queue.
     """
-    return _has_words(said, _IN_QUEUE)
+    return _has_words(message, _IN_QUEUE)
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
@@ -478,13 +484,16 @@ def quoted(stderr: str) -> str:
     """Return the output as one line: the server's lines first, then git's,
     without credentials and control characters.
     """
-    lines = [line.strip() for line in _cleaned_output(stderr).splitlines()]
-    useful = [
-        line
-        for line in lines
-        if line and not re.match(_NOISE, line) and "failed to push some refs" not in line
-    ]
-    from_server = [line for line in useful if line.startswith("remote:")]
-    from_git = [line for line in useful if not line.startswith("remote:")]
-    unique_lines = list(dict.fromkeys(blanked(line) for line in (*from_server, *from_git)))
+    from_server = []
+    from_git = []
+    for raw_line in _cleaned_output(stderr).splitlines():
+        line = raw_line.strip()
+        is_noise = re.match(_NOISE, line) or "failed to push some refs" in line
+        if not line or is_noise:
+            continue
+        if line.startswith("remote:"):
+            from_server.append(blanked(line))
+        else:
+            from_git.append(blanked(line))
+    unique_lines = list(dict.fromkeys((*from_server, *from_git)))
     return "; ".join(unique_lines[:_LINES])[:_CHARACTERS]

@@ -42,8 +42,9 @@ def remote_of(url: str) -> RemoteUrl:
         raise Malformed(
             "the repository URL contains a backslash", "use https://host/owner/repository"
         )
-    scheme, marker, rest = without_login(as_ssh_url(url.strip())).partition("://")
-    if not marker:
+    bare_url = without_login(as_ssh_url(url.strip()))
+    scheme, separator, host_and_path = bare_url.partition("://")
+    if not separator:
         raise Malformed("a local repository has no Git host", "use its https or ssh URL")
     scheme = scheme.lower().removeprefix("git+").removesuffix("+git")
     if scheme not in {"https", "http", "ssh"}:
@@ -51,16 +52,19 @@ def remote_of(url: str) -> RemoteUrl:
             f"a repository with a {scheme[:20]} URL is not on a known Git host",
             "use its https or ssh URL",
         )
-    address = split(f"{scheme}://{rest}")
+    address = split(f"{scheme}://{host_and_path}")
     if not HOST.fullmatch(address.authority):
         raise Malformed("the URL has no host", "use https://host/owner/repository")
+
     # the ssh port is not the port of the web pages
     host = address.host if scheme == "ssh" else address.server
     host = OTHER_HOSTS.get(host, host)
+
     path = address.path.strip("/").removesuffix(".git")
     parts = tuple(unquote(part) for part in path.split("/") if part)
     for part in parts:
-        if part in {".", ".."} or set(part) & set("/\\?#%") or not part.isprintable():
+        has_special_characters = set(part) & set("/\\?#%") or not part.isprintable()
+        if part in {".", ".."} or has_special_characters:
             raise Malformed(
                 "the URL does not point to a repository",
                 "use https://host/owner/repository",
@@ -97,23 +101,22 @@ def wrong_issuer(token: Secret, server: str, software: str) -> str:
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """
     text = token.reveal()
-    matching = (prefix for prefix in PREFIXES if text.startswith(prefix))
-    prefix = next(matching, "")
-    if not prefix:
+    prefixes = [prefix for prefix in PREFIXES if text.startswith(prefix)]
+    if not prefixes:
         return ""
+    prefix = prefixes[0]
     issuer = PREFIXES[prefix]
-    may_match = software in ("", issuer)
-    if may_match and prefix == _ENDED:
+    if software not in ("", issuer):
+        return (
+            f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs"
+            f" {software}: use a token from {software}"
+        )
+    if prefix == _ENDED:
         return (
             "this is an app password, and Bitbucket removed app passwords in June 2026: use an API"
             " token"
         )
-    if may_match:
-        return ""
-    return (
-        f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs"
-        f" {software}: use a token from {software}"
-    )
+    return ""
 
 
 def software_of(host: str, message: str = "") -> str:

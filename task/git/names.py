@@ -40,21 +40,25 @@ class Address:
 
 
 def address_of(url: str) -> Address:
-    """Split a URL. Raises `SourceError` if git would treat it as an option or a command."""
+    """Split a URL. Raises `SourceError` if git would treat it as an option or a command.
+
+    Like git, accept URLs with a scheme, the short form `user@host:path`, and local paths.
+    """
     shown = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
         hint = "use https://host/path, ssh://host/path or user@host:path"
         raise SourceError(f"{blanked(shown)!r} is not a repository URL", hint=hint)
-    if _is_scheme(url.partition("::")[0]) and "::" in url:
+    helper, helper_separator, _ = url.partition("::")
+    if helper_separator and _is_scheme(helper):
         raise SourceError(f"{shown!r} runs a program (git remote helper)", hint=_USE)
-    scheme, marker, _ = url.partition("://")
-    if marker and _is_scheme(scheme):
+    scheme, separator, _ = url.partition("://")
+    if separator and _is_scheme(scheme):
         return _of_scheme(url, scheme.lower(), shown)
     # Like git, treat `user@host:path` as ssh, unless there is a slash before the colon.
-    before_colon, colon, _ = url.partition(":")
-    if not colon or "/" in before_colon:
+    user_and_host, colon, _ = url.partition(":")
+    if not colon or "/" in user_and_host:
         return Address(url, "file")
-    _, _, host = before_colon.rpartition("@")
+    _, _, host = user_and_host.rpartition("@")
     _check_host(host, "", shown=url)
     return Address(url, "ssh")
 
@@ -64,7 +68,7 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
     protocol = _TRANSPORTS.get(scheme, scheme)
     if protocol == "file":
         return Address(f"file://{url[len('file://') :]}", "file")
-    bare = scheme + shown[len(scheme) :]  # with the scheme in lowercase
+    bare_url = scheme + shown[len(scheme) :]  # with the scheme in lowercase
     user, password = login_of(url)
     if "/" in password:
         message = "the password in the repository URL contains an unescaped slash"
@@ -73,17 +77,12 @@ def _of_scheme(url: str, scheme: str, shown: str) -> Address:
             hint="use %2F, or pass the credentials in options",
             subject=shown,
         )
-    host = split(bare).host
+    host = split(bare_url).host
     if protocol == "ssh":
-        _check_host(host, user, shown=bare)
-        return Address(bare, protocol)
-    _check_host(host, "", shown=bare)
-    return Address(
-        bare,
-        protocol,
-        _unquoted(user),
-        Secret(_unquoted(password)),
-    )
+        _check_host(host, user, shown=bare_url)
+        return Address(bare_url, protocol)
+    _check_host(host, "", shown=bare_url)
+    return Address(bare_url, protocol, _unquoted(user), Secret(_unquoted(password)))
 
 
 def _check_host(host: str, user: str, *, shown: str) -> None:
@@ -122,17 +121,24 @@ def _is_scheme(text: str) -> bool:
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """Return the URL to contact, with the longest matching prefix replaced.
 
-    Credentials in the URL are ignored.
+    `rewrites` are (prefix, replacement). A prefix also matches if the URL contains credentials,
+    which are then dropped.
     """
-    fitting = [pair for pair in rewrites if pair[0] and url.startswith(pair[0])]
-    if fitting:
-        prefix, replacement = max(fitting, key=lambda pair: len(pair[0]))
-        return replacement + url[len(prefix) :]
-    bare = without_login(url)
-    if bare == url or not bare.startswith("http"):
+    longest_prefix = ""
+    new_start = ""
+    for prefix, replacement in rewrites:
+        if url.startswith(prefix) and len(prefix) > len(longest_prefix):
+            longest_prefix = prefix
+            new_start = replacement
+    if longest_prefix:
+        return new_start + url[len(longest_prefix) :]
+
+    bare_url = without_login(url)
+    if bare_url == url or not bare_url.startswith("http"):
         return url
-    new_bare = rewritten(bare, rewrites)
-    return url if new_bare == bare else new_bare
+    new_url = rewritten(bare_url, rewrites)
+    is_rewritten = new_url != bare_url
+    return new_url if is_rewritten else url
 
 
 def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:

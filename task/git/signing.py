@@ -35,30 +35,20 @@ class Key:
     form: str  # "openpgp", "ssh"
 
 
-def key_of(given: Secret, form: str = "") -> Key:
+def key_of(value: Secret, form: str = "") -> Key:
     """Return the key from an option's value: the key itself, a file, or an id in the keyring.
 
     If no format is given, it is detected from the key. Raises `UsageError` if the value cannot be a
     key, or has a different format.
     """
-    text = given.reveal()
+    text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
     if not is_key_itself:
         looks_like_path = "/" in text or text.startswith(".")
         if form != "ssh" and not looks_like_path and not os.path.exists(text):
-            return Key(Secret(""), text, "openpgp")
-        try:
-            text = read_text(text)
-        except (OSError, UnicodeDecodeError) as error:
-            why = (
-                error.strerror
-                if isinstance(error, OSError)
-                else "not text; export the key with --armor"
-            )
-            raise UsageError(
-                f"--signing-key: cannot read {text!r}: {why}",
-                hint="specify a readable file",
-            ) from None
+            return Key(Secret(""), text, "openpgp")  # an id in the keyring
+        text = _text_of_key_file(text)
+
     if "PGP PRIVATE KEY BLOCK" in text:
         detected_form = "openpgp"
     elif "PRIVATE KEY-----" in text:
@@ -73,6 +63,19 @@ def key_of(given: Secret, form: str = "") -> Key:
         )
     tidy_text = text.replace("\r\n", "\n").rstrip("\n") + "\n"
     return Key(Secret(tidy_text), "", detected_form)
+
+
+def _text_of_key_file(path: str) -> str:
+    """Return the text of a file with a key. Raises `UsageError`."""
+    try:
+        return read_text(path)
+    except (OSError, UnicodeDecodeError) as error:
+        not_text = "not text; export the key with --armor"
+        why = error.strerror if isinstance(error, OSError) else not_text
+        raise UsageError(
+            f"--signing-key: cannot read {path!r}: {why}",
+            hint="specify a readable file",
+        ) from None
 
 
 class Signer:
@@ -115,22 +118,21 @@ class Signer:
                 "GIT_COMMITTER_EMAIL": who.email,
                 **self._home(),
             }
-            settings = (
-                f"gpg.format={self._key.form}",
-                f"user.signingKey={self._signing_key}",
-                "gpg.program=gpg",
-                "gpg.ssh.program=ssh-keygen",
-                "i18n.commitEncoding=UTF-8",
-            )
-            argv = [word for setting in settings for word in ("-c", setting)]
-            argv += ["commit-tree", "-S", tree]
+            argv = [
+                *("-c", f"gpg.format={self._key.form}"),
+                *("-c", f"user.signingKey={self._signing_key}"),
+                *("-c", "gpg.program=gpg"),
+                *("-c", "gpg.ssh.program=ssh-keygen"),
+                *("-c", "i18n.commitEncoding=UTF-8"),
+                *("commit-tree", "-S", tree),
+            ]
             if parent:
                 argv += ["-p", parent]
             try:
-                ended = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
+                result = self._git.run(*argv, git_dir=git_dir, stdin=message, env=env)
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
-            return ended.out.decode().strip()
+            return result.out.decode().strip()
 
     def key_ids(self) -> tuple[str, ...]:
         """Return the ids of the OpenPGP key and its subkeys, one of which signs. Empty for an SSH
@@ -154,19 +156,19 @@ class Signer:
                 program = "ssh-keygen"
                 argv = ["-y", "-f", self._signing_key]
             try:
-                ended = self._git.run(*argv, program=program, env=self._home())
+                result = self._git.run(*argv, program=program, env=self._home())
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
-            return ended.out.decode()
+            return result.out.decode()
 
     def _secret_keys(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
-            ended = self._git.run(*argv, program="gpg", env=self._home())
+            result = self._git.run(*argv, program="gpg", env=self._home())
         except GitFailed as error:
             raise _unusable_key(error, self._key.name) from error
-        return ended.out.decode().splitlines()
+        return result.out.decode().splitlines()
 
     def _home(self) -> dict[str, str]:
         """Return the variable for our own keyring; {} for the user's keyring, or an SSH key."""
@@ -211,23 +213,28 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
     folder = temporary_folder(git.temporary, sockets=True)
     env = {"GNUPGHOME": folder}
     try:
-        allowed = f"{folder}/allowed"
-        all_lines = [line for text in texts for line in text.splitlines()]
-        ssh_keys = [line for line in all_lines if _SSH_KEY.match(line)]
-        write_private(allowed, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
+        lines = "\n".join(texts).splitlines()
+        ssh_keys = [line for line in lines if _SSH_KEY.match(line)]
+        allowed_signers = f"{folder}/allowed"
+        write_private(allowed_signers, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
+
         # No owner trust is set in this keyring: it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
-        for text in filter(_PGP_KEY.search, texts):
-            argv = ("--batch", "--quiet", "--import")
-            git.run(*argv, program="gpg", stdin=text, env=env)
-        settings = (
-            "gpg.program=gpg",
-            "gpg.ssh.program=ssh-keygen",
-            f"gpg.ssh.allowedSignersFile={allowed}",
-            "gpg.minTrustLevel=fully",
+        for text in texts:
+            if _PGP_KEY.search(text):
+                argv = ("--batch", "--quiet", "--import")
+                git.run(*argv, program="gpg", stdin=text, env=env)
+
+        git.run(
+            *("-c", "gpg.program=gpg"),
+            *("-c", "gpg.ssh.program=ssh-keygen"),
+            *("-c", f"gpg.ssh.allowedSignersFile={allowed_signers}"),
+            *("-c", "gpg.minTrustLevel=fully"),
+            "verify-commit",
+            commit,
+            git_dir=git_dir,
+            env=env,
         )
-        options = (word for setting in settings for word in ("-c", setting))
-        git.run(*options, "verify-commit", commit, git_dir=git_dir, env=env)
     except GitFailed:
         return False
     finally:
@@ -236,12 +243,13 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
 
 
 def _unusable_key(error: GitFailed, key_id: str = "") -> CredentialsError:
-    """Return the error for a key.
-
-    A value that is not a file was treated as a key id, but it may be a misspelled path.
-    """
-    key = f"the key {key_id!r} from the GnuPG keyring" if key_id else "this key"
-    hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}" if key_id else _NEEDED_KEY
+    """Return the error for a key that cannot sign. `key_id` is its id in the keyring, or ""."""
+    key = "this key"
+    hint = _NEEDED_KEY
+    if key_id:
+        key = f"the key {key_id!r} from the GnuPG keyring"
+        # A value that is not a file was treated as a key id, but it may be a misspelled path.
+        hint = f"{key_id!r} is not a file either; {_NEEDED_KEY}"
     return CredentialsError(
         f"cannot sign the commit with {key} ({quoted(error.err)})",
         hint=hint,

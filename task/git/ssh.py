@@ -38,53 +38,61 @@ class SshFiles:
     known_hosts: bool = False
 
 
-def collect(given: AccessOptions, key: Secret, home: str) -> SshFiles:
-    """Read the given files and keys; `key` comes from a variable.
+def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
+    """Read the files and keys that the options specify. `key` comes from a variable, and `home` is
+    the user's home folder.
 
     Raises `UsageError` if a file or key cannot be read or used.
     """
-    if key and given.ssh_key_file:
+    if key and options.ssh_key_file:
         raise UsageError(
             "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both set",
             hint="set only one of them",
         )
-    files, keys = _of_folder(given.ssh_directory, home)
+    files, keys = _of_folder(options.ssh_directory, home)
     if key:
         files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
-    elif given.ssh_key_file:
-        text = read_given(given.ssh_key_file, "--ssh-key-file")
-        files[_KEY] = tidy_key(text, f"--ssh-key-file: {given.ssh_key_file!r}")
+    elif options.ssh_key_file:
+        text = read_given(options.ssh_key_file, "--ssh-key-file")
+        files[_KEY] = tidy_key(text, f"--ssh-key-file: {options.ssh_key_file!r}")
     if _KEY in files:
         keys = [_KEY]
-    if given.ssh_known_hosts_file:
-        files["known_hosts"] = read_given(given.ssh_known_hosts_file, "--ssh-known-hosts-file")
-    from_file = files.get("known_hosts", "").rstrip()
-    from_option = "".join(f"{host_key(line)}\n" for line in given.ssh_host_key)
-    known_hosts = f"{from_file}\n{from_option}".lstrip()
+
+    if options.ssh_known_hosts_file:
+        files["known_hosts"] = read_given(options.ssh_known_hosts_file, "--ssh-known-hosts-file")
+    lines_of_file = files.get("known_hosts", "").rstrip()
+    lines_of_option = "".join(f"{host_key(line)}\n" for line in options.ssh_host_key)
+    known_hosts = f"{lines_of_file}\n{lines_of_option}".lstrip()
     if known_hosts:
         files["known_hosts"] = known_hosts
-    only_keys = bool(given.ssh_directory or given.ssh_key_file or key)
-    return SshFiles(files, tuple(keys), only_keys, bool(known_hosts))
+
+    # Keys from options are used instead of an agent's keys.
+    only_keys = bool(options.ssh_directory or options.ssh_key_file or key)
+    return SshFiles(files, tuple(keys), only_keys, known_hosts=bool(known_hosts))
 
 
 def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
     """Return the files in `--ssh-directory`, else in ~/.ssh, and the names of the keys
     among them.
     """
-    folder = directory or (os.path.join(home, ".ssh") if home else "")
-    option = "--ssh-directory" if directory else folder
-    files = {
-        name: read_given(os.path.join(folder, name), option)
-        for name in _files_in(folder, directory)
-    }
+    folder = directory
+    if not directory and home:
+        folder = os.path.join(home, ".ssh")
+    option = "--ssh-directory" if directory else folder  # for messages
+    files: dict[str, str] = {}
+    for name in _files_in(folder, directory):
+        files[name] = read_given(os.path.join(folder, name), option)
+
     keys = [name for name, text in files.items() if is_private_key(text)]
     if directory:
-        files |= {name: tidy_key(files[name], f"--ssh-directory: {name}") for name in keys}
+        for name in keys:
+            files[name] = tidy_key(files[name], f"--ssh-directory: {name}")
     else:
         keys = [name for name in keys if not has_passphrase(files[name])]
+
     if "config" in files:
+        # its paths must point to the copies
         for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
-            # its paths must point to the copies
             files["config"] = files["config"].replace(prefix, f"{_HERE}/")
     return files, keys
 
@@ -116,26 +124,28 @@ def _files_in(folder: str, option: str) -> list[str]:
     return files
 
 
-def write(found: SshFiles, folder: str) -> str:
+def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
     # ssh uses the first value that it finds: the given value, then the configuration's, then our
     # default.
-    first_lines = [f'UserKnownHostsFile "{folder}/known_hosts"'] if found.known_hosts else []
-    if found.only_keys:
+    first_lines = []
+    if ssh_files.known_hosts:
+        first_lines.append(f'UserKnownHostsFile "{folder}/known_hosts"')
+    if ssh_files.only_keys:
         first_lines.append("IdentitiesOnly yes")
     last_lines = [
         "Host *",
         "StrictHostKeyChecking yes",
-        *(f'IdentityFile "{folder}/{name}"' for name in found.keys),
+        *(f'IdentityFile "{folder}/{name}"' for name in ssh_files.keys),
     ]
-    given_config = found.files.get("config", "").replace(_HERE, folder)
+    given_config = ssh_files.files.get("config", "").replace(_HERE, folder)
     config = "\n".join([*first_lines, given_config, *last_lines, ""])
-    for name, text in {**found.files, "config": config}.items():
+    for name, text in {**ssh_files.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
     return f"ssh -F {shlex.quote(f'{folder}/config')} {OPTIONS}"
 
 
-def nameless(folder: str, home: str) -> dict[str, str]:
+def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
     """Return variables that allow ssh to run with a user id without a passwd entry, as Kubernetes
     may choose.
 
@@ -200,24 +210,33 @@ class SshSharing:
         self._parent = parent
         self._environ = environ
         self._folder = ""
-        self._known: list[tuple[str, str]] = []
+        self._connections: list[tuple[str, str]] = []  # (ssh command, server)
         self._lock = Lock()
 
     def options(self, command: str, server: str) -> str:
-        """Return the options that make ssh commands for the same server share a connection."""
+        """Return the options that make ssh commands for the same server share a connection, or ""
+        if that is not possible.
+        """
         with shutdown.shield(), self._lock:
             if not self._folder:
-                with suppress(UnreachableError):
-                    self._folder = temporary_folder(self._parent, sockets=True)
-                if not _PLAIN.issuperset(self._folder):  # a shell parses the command
-                    self.close()
-                if not self._folder:
-                    return ""
+                self._create_folder()
+            if not self._folder:
+                return ""
             connection = (command, server)
-            if connection not in self._known:
-                self._known.append(connection)
-            path = f"{self._folder}/{self._known.index(connection)}"
+            if connection not in self._connections:
+                self._connections.append(connection)
+            number = self._connections.index(connection)
+            path = f"{self._folder}/{number}"
         return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
+
+    def _create_folder(self) -> None:
+        """Create the folder for the connections' sockets. If that is not possible, connections are
+        not shared.
+        """
+        with suppress(UnreachableError):
+            self._folder = temporary_folder(self._parent, sockets=True)
+        if not _PLAIN.issuperset(self._folder):  # a shell parses the command
+            self.close()
 
     def end(self) -> None:
         """Close the connections, which may be dead. The next command opens new connections."""

@@ -58,10 +58,11 @@ def cluster_access(
     the pod's account. No server is contacted. Raises `UsageError` if there is no kubeconfig or
     account.
     """
-    if config := kubeconfig(environ, path, context):
+    config = kubeconfig(environ, path, context)
+    if config:
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
-        return ClusterAccess(_of_pod(environ, service_account), environ)
+        return ClusterAccess(_pod_access(environ, service_account), environ)
     if path:
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
@@ -75,14 +76,16 @@ def cluster_access(
     )
 
 
-def _of_pod(environ: Mapping[str, str], folder: str) -> Kubeconfig:
+def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
     """Return the pod's own access. `folder` has the service account's files."""
     host = environ["KUBERNETES_SERVICE_HOST"]
     port = environ.get("KUBERNETES_SERVICE_PORT") or "443"
     if ":" in host and not host.startswith("["):  # an IPv6 address
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
-    server = Server(f"https://{host}:{port}", ca_file if os.path.exists(ca_file) else "")
+    if not os.path.exists(ca_file):
+        ca_file = ""
+    server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",
         server,
@@ -102,9 +105,9 @@ class ClusterAccess:
         self._lock = Lock()
         self._folder = ""
         self._http: Http | None = None
-        self._plugin = (
-            _PluginLogin(config.user.plugin, config.server, environ) if config.user.plugin else None
-        )
+        self._plugin: _PluginLogin | None = None
+        if config.user.plugin:
+            self._plugin = _PluginLogin(config.user.plugin, config.server, environ)
         self._certificate = ""  # the plugin's certificate that the client uses
 
     def http(
@@ -176,8 +179,13 @@ class ClusterAccess:
         Raises `UsageError` for an unreadable file.
         """
         server = self._server
-        ca_file = self._private("ca.pem", server.ca_data) if server.ca_data else server.ca_file
-        for path in filter(None, (ca_file, *(identity or ()))):
+        ca_file = server.ca_file
+        if server.ca_data:
+            ca_file = self._private("ca.pem", server.ca_data)
+        paths = [ca_file] if ca_file else []
+        if identity:
+            paths += identity
+        for path in paths:
             try:
                 check_file(path)
             except (OSError, ValueError) as error:
@@ -204,20 +212,24 @@ class ClusterAccess:
         The plugin's certificate takes precedence over the kubeconfig's.
         """
         user = self._user
-        source = from_plugin if from_plugin.certificate else user
         certificate_file = user.certificate_file
+        key_file = user.key_file
+        # Requests need files, so certificates and keys that are given as text are written to files.
+        source = from_plugin if from_plugin.certificate else user
         if source.certificate:
             certificate_file = self._private("client.pem", source.certificate)
-        key_file = user.key_file
         if source.key:
             key_file = self._private("client.key", source.key.reveal())
-        if bool(certificate_file) != bool(key_file):
+
+        if not certificate_file and not key_file:
+            return None
+        if not certificate_file or not key_file:
             raise UsageError(
                 "the kubeconfig has a client certificate without its key, or a key without its"
                 " certificate",
                 hint="add the missing part",
             )
-        return (certificate_file, key_file) if certificate_file else None
+        return certificate_file, key_file
 
     def _private(self, name: str, text: str) -> str:
         """Write a copy that only this user can read, and return its path."""
@@ -255,22 +267,22 @@ class _PluginLogin:
         self._server = server
         self._environ = environ
         self._lock = Lock()
-        self._known: Credential | None = None
+        self._credential: Credential | None = None
 
     def answer(self) -> Credential:
         """Return the current credential, running the plugin if there is none."""
         with self._lock:
-            known = self._known
-            has_expired = known and known.expires and time.time() >= known.expires
-            if not known or has_expired:
-                known = ask(self._plugin, self._server, self._environ)
-                self._known = known
-            return known
+            credential = self._credential
+            has_expired = credential and credential.expires and time.time() >= credential.expires
+            if not credential or has_expired:
+                credential = plugin_credential(self._plugin, self._server, self._environ)
+                self._credential = credential
+            return credential
 
     def expire(self) -> None:
         """Drop the credential, because the server no longer accepts it."""
         with self._lock:
-            self._known = None
+            self._credential = None
 
 
 @dataclass(frozen=True)
@@ -283,12 +295,12 @@ class Credential:
     expires: float = 0.0  # Unix time; 0 if the plugin does not set it
 
 
-def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
+def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
     """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
     plugin_environ = {
         **child_environment(environ, (plugin.command, *plugin.args)),
         **dict(plugin.env),
-        "KUBERNETES_EXEC_INFO": _info(plugin, server),
+        "KUBERNETES_EXEC_INFO": _exec_info(plugin, server),
     }
     output = _run_plugin(plugin, plugin_environ)
     try:
@@ -301,19 +313,20 @@ def ask(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credentia
         expiration = status.get("expirationTimestamp")
         expires = datetime.fromisoformat(expiration).timestamp() if expiration else 0.0
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise _useless(plugin, "did not return an ExecCredential with a status") from None
+        raise _plugin_error(plugin, "did not return an ExecCredential with a status") from None
     if version != plugin.version:
-        raise _useless(
+        raise _plugin_error(
             plugin,
             f"is configured for {plugin.version}, but returned another version",
         )
     is_incomplete_pair = bool(certificate) != bool(key)
-    if is_incomplete_pair or not (token or certificate):
-        raise _useless(plugin, "returned neither a token nor a certificate with its key")
+    is_empty = not token and not certificate
+    if is_incomplete_pair or is_empty:
+        raise _plugin_error(plugin, "returned neither a token nor a certificate with its key")
     return Credential(Secret(token), certificate, Secret(key), expires)
 
 
-def _info(plugin: Plugin, server: Server) -> str:
+def _exec_info(plugin: Plugin, server: Server) -> str:
     """Return the request that the plugin reads from its environment."""
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
@@ -340,7 +353,7 @@ def _info(plugin: Plugin, server: Server) -> str:
 
 
 def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
-    """Return the plugin's stdout. Raises the errors of `ask`."""
+    """Return the plugin's stdout. Raises the errors of `plugin_credential`."""
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     try:
         program = sh.Command(plugin.command, folders)
@@ -353,16 +366,16 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     try:
         return bytes(run_login_program(program, plugin.args, environ, SECONDS).stdout)
     except sh.TimeoutException:
-        raise _useless(plugin, f"took more than {SECONDS} seconds") from None
+        raise _plugin_error(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments
         shutdown.check()
         message = _readable(error.stderr.decode("utf-8", "replace"), plugin)
-        failed = f"failed ({error.exit_code})"
-        raise _useless(plugin, f"{failed}: {message}" if message else failed) from None
+        details = f": {message}" if message else ""
+        raise _plugin_error(plugin, f"failed ({error.exit_code}){details}") from None
     except OSError as error:
-        raise _useless(plugin, f"cannot be run: {error.strerror}") from None
+        raise _plugin_error(plugin, f"cannot be run: {error.strerror}") from None
     except ValueError:  # sh did not get a report from the new process
-        raise _useless(plugin, "was killed before it could start") from None
+        raise _plugin_error(plugin, "was killed before it could start") from None
 
 
 def _readable(text: str, plugin: Plugin) -> str:
@@ -373,7 +386,7 @@ def _readable(text: str, plugin: Plugin) -> str:
     return one_line(text)[:_SHOWN]
 
 
-def _useless(plugin: Plugin, problem: str) -> SourceAccessError:
+def _plugin_error(plugin: Plugin, problem: str) -> SourceAccessError:
     """Return the error for a plugin. `problem` says what it did, such as "failed"."""
     return SourceAccessError(
         f"the kubeconfig's exec plugin {plugin.command!r} {problem}",

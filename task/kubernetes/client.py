@@ -151,20 +151,18 @@ class Kubernetes:
     ) -> Iterator[Mapping[str, Any]]:
         """Yield every object once, in one namespace or in all.
 
-        A server may return whole objects even without `full`.
+        Without `full`, only the metadata is requested, but a server may return whole objects.
+        `page` is the number of objects to request at once; 0 means the default.
         """
+        act = Act("list", resource, namespace)
         params = {"labelSelector": selector} if selector else {}
-        page = page or (WHOLE_PAGE if full else PAGE)
-        seen: set[tuple[str, str]] = set()
-        for item in self._items(
-            Act("list", resource, namespace),
-            params,
-            _JSON if full else _METADATA,
-            page,
-        ):
+        accept = _JSON if full else _METADATA
+        default_page = WHOLE_PAGE if full else PAGE
+        yielded: set[tuple[str, str]] = set()
+        for item in self._items(act, params, accept, page or default_page):
             key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
-            if key not in seen:
-                seen.add(key)
+            if key not in yielded:
+                yielded.add(key)
                 yield item
 
     def get(self, resource: Resource, namespace: str, name: str) -> Mapping[str, Any] | None:
@@ -190,21 +188,17 @@ class Kubernetes:
             if operation["op"] == "test" and operation["path"] == _VERSION:
                 tested_version = operation["value"]
                 break
+        has_test = tested_version is not None
         # With this test, the patch may be sent twice: if the first patch landed, the second patch's
         # test fails.
-        answer = self._ask(
-            "PATCH",
-            act,
-            operations,
-            "application/json-patch+json",
-            again=tested_version is not None,
-        )
+        answer = self._ask("PATCH", act, operations, "application/json-patch+json", again=has_test)
         if answer.status == 409:
             raise Outpaced
+
         # A failed test and a missing path return the same response, byte for byte (seen with
         # Kubernetes 1.36): 422 with empty details. Only the object itself shows which of the two it
         # was.
-        may_have_failed_test = answer.status == 422 and tested_version is not None
+        may_have_failed_test = has_test and answer.status == 422
         if may_have_failed_test and not value_at(status_of(answer), "details", "causes"):
             current = self.get(resource, namespace, name)
             if value_at(current, "metadata", "resourceVersion") != tested_version:
@@ -248,7 +242,9 @@ class Kubernetes:
         accept: str,
         page: int,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects page by page. If the list starts over, some are repeated."""
+        """Yield the objects page by page. If the list starts over, some are repeated. `page` is the
+        number of objects to request at once.
+        """
         cursor = _Cursor(act, page, self._lists)
         while cursor.more:
             cursor.check()
@@ -263,17 +259,19 @@ class Kubernetes:
             except NoAnswerError as error:
                 if error.kind == "large" and cursor.shrink():
                     continue
-                raise no_answer(error, act) from None
+                raise error_for_no_answer(error, act) from None
             cursor.count(len(answer.body))
             if cursor.recovers_from(answer):
                 continue
+
             if accept == _METADATA:
                 answer = replace(answer, body=without_managed_fields(answer.body))
             body = self._object(answer, act)
             items = body.get("items")
             if items is not None and not isinstance(items, list):
-                raise foreign(answer)
+                raise error_for_foreign_answer(answer)
             cursor.advance(body)
+
             # Objects still referenced by this loop would stay in memory while the next page is
             # read.
             del answer, body
@@ -285,11 +283,11 @@ class Kubernetes:
         """Return the object of a successful response. Raises the error for any other response."""
         content_type = answer.headers.get("Content-Type", "").lower()
         if content_type.startswith("text/html") and answer.status < 500:
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         if not 200 <= answer.status < 300:
-            raise problem(answer, act, self._access.who)
+            raise error_for_answer(answer, act, self._access.who)
         if not content_type.startswith("application/json"):
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         try:
             body = answer.json()
         except ValueError:
@@ -298,7 +296,7 @@ class Kubernetes:
                 hint="run it again",
             ) from None
         if not isinstance(body, dict):
-            raise foreign(answer)
+            raise error_for_foreign_answer(answer)
         return body
 
     def _ask(
@@ -318,10 +316,14 @@ class Kubernetes:
         Renew a rejected credential once. Without `explain_no_answer`, `NoAnswerError` is raised as
         it is, and not turned into the error that explains it.
         """
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Accept": accept} if data is None else {"Accept": accept, "Content-Type": kind}
-        try:
-            answer = self._client().ask(
+        data = None
+        headers = {"Accept": accept}
+        if body is not None:
+            data = json.dumps(body).encode()
+            headers["Content-Type"] = kind
+
+        def send_request() -> Response:
+            return self._client().ask(
                 method,
                 act.path,
                 params=params,
@@ -329,19 +331,15 @@ class Kubernetes:
                 headers=headers,
                 again=again,
             )
+
+        try:
+            answer = send_request()
             if answer.status == 401 and self._access.renew():
-                answer = self._client().ask(
-                    method,
-                    act.path,
-                    params=params,
-                    data=data,
-                    headers=headers,
-                    again=again,
-                )
+                answer = send_request()
         except NoAnswerError as error:
             if not explain_no_answer:
                 raise
-            raise no_answer(error, act) from None
+            raise error_for_no_answer(error, act) from None
         return answer
 
     def _client(self) -> Http:
@@ -464,13 +462,17 @@ def without_managed_fields(body: bytes) -> bytes:
         kept.append(body[done:list_start])
         done = list_start if list_end < 0 else list_end
         key = body.find(_KEY, done)
-    return b"".join((*kept, body[done:])) if kept else body
+    if not kept:
+        return body
+    return b"".join((*kept, body[done:]))
 
 
 def _end_of_list(body: bytes, start: int) -> int:
-    """Return the end of the list, or -1 if it is uncertain.
+    """Return the position of the bracket that closes a list, or -1 if it is uncertain. `start` is
+    after the opening bracket.
 
-    The list contains objects and strings, but no other lists.
+    The list contains objects and strings, but no other lists. A bracket in a string has an odd
+    number of quotes before it.
     """
     end = start - 1
     for _ in range(_TRIES):
@@ -478,16 +480,18 @@ def _end_of_list(body: bytes, start: int) -> int:
         if end < 0:
             break
         content = body[start:end]
-        if b"[" in content or b"\\\\" in content:
+        # a bracket that opens another list or is in a string, or an escaped backslash
+        is_uncertain = b"[" in content or b"\\\\" in content
+        if is_uncertain:
             return -1
-        quotes = content.count(b'"') - content.count(b'\\"')  # without escaped ones
-        is_in_string = quotes % 2 == 1
+        unescaped_quotes = content.count(b'"') - content.count(b'\\"')
+        is_in_string = unescaped_quotes % 2 == 1
         if not is_in_string:
             return end
     return -1
 
 
-def problem(answer: Response, act: Act, who: str) -> TaskError:
+def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
     """Return the error for an unsuccessful response."""
     message = one_line(text(status_of(answer), "message"))[:_LONGEST]
     status = answer.status
@@ -526,7 +530,7 @@ def problem(answer: Response, act: Act, who: str) -> TaskError:
     )
 
 
-def no_answer(error: NoAnswerError, act: Act) -> TaskError:
+def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
     """Return the error for a missing response."""
     if error.kind == "tls":
         return SourceAccessError(
@@ -543,7 +547,7 @@ def no_answer(error: NoAnswerError, act: Act) -> TaskError:
     return SourceDownError(f"cannot {act}: {error.message}", hint=_AGAIN)
 
 
-def foreign(answer: Response) -> TaskError:
+def error_for_foreign_answer(answer: Response) -> TaskError:
     """Return the error for a success response that is not from a Kubernetes API, such as a proxy's
     login page.
     """

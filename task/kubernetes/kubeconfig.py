@@ -92,9 +92,9 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
         if merged["contexts"]:
             hint = f"use one of these: {', '.join(sorted(merged['contexts']))}"
         raise UsageError(f"the kubeconfig {problem}", hint=hint)
-    chosen = merged["contexts"][name]
-    cluster = text(chosen, "cluster")
-    user = text(chosen, "user")
+
+    cluster = text(merged["contexts"][name], "cluster")
+    user = text(merged["contexts"][name], "user")
     references = [("clusters", cluster)]
     if user:  # a context may have no user
         references.append(("users", user))
@@ -105,6 +105,7 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
                 f" its {kind}",
                 hint="correct it (see kubectl config view)",
             )
+
     server = _server(merged["clusters"][cluster], cluster)
     identity = _user(merged["users"].get(user, {}), user)
     return Kubeconfig(f"context {name!r}", server, identity)
@@ -176,13 +177,15 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
             hint="see kubectl config set-cluster",
         )
     if "://" not in url:
-        url = f"{'https' if uses_tls else 'http'}://{url}"
+        scheme = "https" if uses_tls else "http"
+        url = f"{scheme}://{url}"
     proxy = text(raw, "proxy-url") or None
     if proxy and not proxy.startswith(_PROXIES):
         raise UsageError(
             f"the kubeconfig's {where}: proxies of this kind are not supported",
             hint="use http or https",
         )
+
     extensions = {text(item, "name"): item.get("extension") for item in mappings(raw, "extensions")}
     return Server(
         url=url.rstrip("/"),
@@ -246,9 +249,13 @@ def _plugin(raw: Mapping[str, Any], folder: str, where: str) -> Plugin | None:
             f"the kubeconfig's {where}: its exec plugin needs to prompt the user",
             hint="use a plugin that does not prompt",
         )
+
+    if "/" in command:  # a path, relative to the kubeconfig
+        command = os.path.join(folder, command)
+    args = raw.get("args") or []
     return Plugin(
-        command=os.path.join(folder, command) if "/" in command else command,
-        args=tuple(item for item in raw.get("args") or () if isinstance(item, str)),
+        command=command,
+        args=tuple(arg for arg in args if isinstance(arg, str)),
         env=tuple((text(item, "name"), text(item, "value")) for item in mappings(raw, "env")),
         version=version,
         tell_cluster=raw.get("provideClusterInfo") is True,

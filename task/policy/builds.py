@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import Literal
 
 from task.model import Build, Hold, Image, Meant, Memory, Policy, Reading, State, Written
-from task.policy.strategies import rules_of
+from task.policy.strategies import Rules, rules_of
 from task.timestamps import epoch_seconds, readable
 from task.urls import host_and_path
 
@@ -33,16 +33,18 @@ def compare(
     """
     number = new.sequence
     old_number = old.sequence
-    same_counter = new.counter == old.counter
-    if number is not None and old_number is not None and number != old_number and same_counter:
+    if number is not None and old_number is not None and new.counter == old.counter:
         difference = number - old_number
-        return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
-    pair = commits(new, old)
-    relation = ancestry.get(pair, "") if pair else ""
+        if difference != 0:
+            return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
+
+    commits_to_compare = commits(new, old)
+    relation = ancestry.get(commits_to_compare, "") if commits_to_compare else ""
     if relation == "newer":
         return "newer", f"source commit {new.commit[:12]} descends from {old.commit[:12]}"
     if relation == "older":
         return "older", f"source commit {new.commit[:12]} is an ancestor of {old.commit[:12]}"
+
     if not new.created or not old.created:
         return "", ""
     seconds = epoch_seconds(new.created) - epoch_seconds(old.created)
@@ -88,12 +90,18 @@ def superseded(
     """Return why the event's build is not the newest ever written, or "" if it is the newest or the
     order is unknown.
 
-    This way, rerunning an old pipeline after a newer build or a rollback does not change anything.
+    `current` is the version in Git, and `memory` has the newest written build and the replaced
+    versions. This way, rerunning an old pipeline after a newer build or a rollback does not change
+    anything.
     """
     newest = memory.written
-    relation, because = compare(event.build, newest.build, ancestry) if newest else ("", "")
+    relation = ""
+    because = ""
+    if newest:
+        relation, because = compare(event.build, newest.build, ancestry)
     if relation == "newer":
         return ""
+
     version = event.version
     if _was_replaced(event, current, memory.replaced):
         return (
@@ -102,9 +110,10 @@ def superseded(
         )
     if newest is None:
         return ""
-    was_rolled_back = newest.version != current.version
+
     # If the strategy orders tags, only the strategy compares them. After a rollback, builds are
     # compared too, so that a repeated event does not restore a tag that the rollback skipped.
+    was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
         may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag)
@@ -158,23 +167,26 @@ def gone_back(
 ) -> str:
     """Return why a promoted build may be older than the target's, or "" if it is not.
 
-    `newest` is the newest build with an identity that was written at the source. If the source now
-    has a different version, either the source went back to an older build, or the version is a
-    later build without an identity. If the strategy orders tags, only the strategy compares them.
+    `event` is the promoted version, and `current` is the target's. `newest` is the newest build
+    with an identity that was written at the source. If the source now has a different version,
+    either the source went back to an older build, or the version is a later build without an
+    identity. If the strategy orders tags, only the strategy compares them.
     """
-    if newest == Written() or alike(newest, event):
+    source_has_changed = newest != Written() and not alike(newest, event)
+    if not source_has_changed:
         return ""
     if rules_of(policy).ordered and event.tag != newest.tag:
         return ""
+
     target_build = Build()
     if memory.written and alike(memory.written, current):
         target_build = memory.written.build
-    relation, _ = compare(event.build, target_build, {})
-    if relation == "newer":
+    event_relation, _ = compare(event.build, target_build, {})
+    if event_relation == "newer":
         return ""
     if not alike(newest, current):
-        relation, _ = compare(newest.build, target_build, {})
-        if relation != "older":
+        newest_relation, _ = compare(newest.build, target_build, {})
+        if newest_relation != "older":
             return ""
     return (
         f"{current.version} is newer: the source went back from {newest.version} to {event.version}"
@@ -206,33 +218,44 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     decide, and the versions that a rollback skipped, until a newer tag is written. For a build
     without an identity, the order of arrival decides, so the build is not stored.
     """
-    has_identity = event.build != Build()
-    failed = tuple(version for version in memory.failed if version != event.version)
-    newest = memory.written
     rules = rules_of(policy)
     if rules.ordered:
+        newest = _newest_by_tag(memory.written, event, rules)
         replaced = []
         for version in memory.replaced:
             tag, _, _ = version.partition("@")
             if rules.older(event.tag, tag):
                 replaced.append(version)
-        if newest is None or not rules.older(event.tag, newest.tag):
-            newest = event if has_identity and event.digest else None
     else:
+        newest = _newest_by_arrival(memory.written, event)
         replaced = [version for version in memory.replaced if version != event.version]
-        if has_identity:
-            newest = event
-        elif newest and newest.build == Build():
-            # a rollback stored it without an identity, so no later event can be compared with it
-            newest = None
     return replace(
         memory,
         written=newest,
         replaced=tuple(replaced),
-        failed=failed,
+        failed=tuple(version for version in memory.failed if version != event.version),
         deferred=None,
         rollback=None,
     )
+
+
+def _newest_by_tag(newest: Written | None, event: Written, rules: Rules) -> Written | None:
+    """Return the newest build to store after an update, if the strategy orders tags."""
+    if newest and rules.older(event.tag, newest.tag):
+        return newest
+    has_identity = event.build != Build()
+    return event if has_identity and event.digest else None
+
+
+def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None:
+    """Return the newest build to store after an update, if the strategy does not order tags."""
+    has_identity = event.build != Build()
+    if has_identity:
+        return event
+    if newest and newest.build == Build():
+        # a rollback stored it without an identity, so no later event can be compared with it
+        return None
+    return newest
 
 
 def noted_failure(memory: Memory, version: str) -> Memory:
@@ -248,7 +271,7 @@ def rolled_back(
     passed: tuple[str, ...],
     words: str,
 ) -> Memory:
-    """Return the memory after a rollback from `current` that skipped the versions `passed`.
+    """Return the memory after a rollback from `current` to `to` that skipped the versions `passed`.
 
     Repeated events do not restore the skipped versions. `words` is the request, such as `previous`.
     The version it resolved to is stored, so that a job that repeats the rollback finds it already
@@ -256,13 +279,12 @@ def rolled_back(
     """
     newest = memory.written or Written(current.tag, current.digest)
     skipped = dict.fromkeys((current.version, *passed, *memory.replaced))
-    replaced = tuple(version for version in skipped if version and version != to.version)
-    meant = Meant(words, to.tag, to.digest, current.version)
+    not_to_restore = [version for version in skipped if version and version != to.version]
     return replace(
         memory,
         written=newest,
-        replaced=replaced[:MOST],
-        rollback=meant,
+        replaced=tuple(not_to_restore[:MOST]),
+        rollback=Meant(words, to.tag, to.digest, current.version),
     )
 
 
@@ -290,15 +312,15 @@ def holding(state: State, memory: Memory, now: str) -> Hold | None:
     return active(memory.hold, now) or active(state.hold, now)
 
 
-def merged(base: State, more: State) -> State:
+def merged(base: State, memory_branch: State) -> State:
     """Return the combined memory of the base and the memory branch. The stricter hold wins."""
     images = dict(base.images)
-    for key, memory in more.images.items():
+    for key, memory in memory_branch.images.items():
         images[key] = _merged(images.get(key, Memory()), memory)
-    return State(stricter(base.hold, more.hold), images)
+    return State(stricter(base.hold, memory_branch.hold), images)
 
 
-def stricter_only(base: State, more: State) -> State:
+def stricter_only(base: State, memory_branch: State) -> State:
     """Return the memory that applies to updates of the base itself: its own memory,
     and the memory branch's holds.
 
@@ -306,21 +328,23 @@ def stricter_only(base: State, more: State) -> State:
     on the base, but never let them through.
     """
     images = dict(base.images)
-    for key, memory in more.images.items():
-        known = images.get(key, Memory())
-        images[key] = replace(known, hold=stricter(known.hold, memory.hold))
-    return State(stricter(base.hold, more.hold), images)
+    for key, memory in memory_branch.images.items():
+        base_memory = images.get(key, Memory())
+        images[key] = replace(base_memory, hold=stricter(base_memory.hold, memory.hold))
+    return State(stricter(base.hold, memory_branch.hold), images)
 
 
-def _merged(base: Memory, more: Memory) -> Memory:
+def _merged(base: Memory, memory_branch: Memory) -> Memory:
     """Return the combined memory of one image, from the base and the memory branch."""
+    replaced = dict.fromkeys((*base.replaced, *memory_branch.replaced))
+    failed = dict.fromkeys((*base.failed, *memory_branch.failed))
     return Memory(
-        written=_newer(base.written, more.written),
-        replaced=tuple(dict.fromkeys((*base.replaced, *more.replaced))),
-        failed=tuple(dict.fromkeys((*base.failed, *more.failed))),
-        hold=stricter(base.hold, more.hold),
-        deferred=more.deferred or base.deferred,
-        rollback=base.rollback or more.rollback,
+        written=_newer(base.written, memory_branch.written),
+        replaced=tuple(replaced),
+        failed=tuple(failed),
+        hold=stricter(base.hold, memory_branch.hold),
+        deferred=memory_branch.deferred or base.deferred,
+        rollback=base.rollback or memory_branch.rollback,
     )
 
 
@@ -349,10 +373,9 @@ def apart(base: Memory, wanted: Memory) -> Memory:
     """Return the memory that the memory branch must store in addition to the base: any hold that
     the base lacks, and deferred builds.
     """
-    return Memory(
-        hold=wanted.hold if wanted.hold != base.hold else None,
-        deferred=wanted.deferred if wanted.deferred != base.deferred else None,
-    )
+    hold = wanted.hold if wanted.hold != base.hold else None
+    deferred = wanted.deferred if wanted.deferred != base.deferred else None
+    return Memory(hold=hold, deferred=deferred)
 
 
 def hold_text(hold: Hold) -> str:

@@ -100,6 +100,7 @@ def same(image: Image, current: Reading) -> bool:
     current_image = live_image(current.name) if current.name else None
     if current_image is not None and current_image.identity != image.identity:
         return False
+
     same_tag = image.tag == current.tag
     if image.digest and current.digest:
         one_lacks_tag = not image.tag or not current.tag
@@ -167,11 +168,12 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    accepted_by = set()
+    accepting = set()  # the wanted platforms that accept the image
     for platform in platforms:
         os, arch, variant = _platform_parts(platform)
-        accepted_by |= {(os, arch, variant), (os, arch, "")}
-    return any(is_platform(text) and _platform_parts(text) in accepted_by for text in wanted)
+        accepting |= {(os, arch, variant), (os, arch, "")}
+    wanted_platforms = [_platform_parts(text) for text in wanted if is_platform(text)]
+    return any(parts in accepting for parts in wanted_platforms)
 
 
 def is_platform(text: str) -> bool:

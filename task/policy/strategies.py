@@ -67,12 +67,13 @@ class TagOrder:
         """
         if self.kind != "regexp":
             return {"": tag}
-        found = compiled(self.pattern, groups=True).search(tag.encode("utf-8", "surrogatepass"))
-        if found is None:
+        raw_tag = tag.encode("utf-8", "surrogatepass")
+        match = compiled(self.pattern, groups=True).search(raw_tag)
+        if match is None:
             return None
         parts: dict[str, str | None] = {}
         for name, number in self.groups:
-            part = found.group(number)
+            part = match.group(number)
             parts[name] = None if part is None else part.decode("utf-8", "surrogatepass")
         return parts
 
@@ -82,15 +83,17 @@ class TagOrder:
         The numbers in all parts are compared before leading zeros: `2026-9-10` comes after
         `2026-09-05`.
         """
-        raw = tag.encode("utf-8", "surrogatepass")
-        if self.kind == "alphabetical":
-            key: Any = raw
-        else:
+        raw_tag = tag.encode("utf-8", "surrogatepass")
+        key: Any = raw_tag
+        if self.kind != "alphabetical":
             parts = self.read(tag) or {}
-            values = [_value(part, group) for group, part in parts.items()]
-            # If the values are equal, longer runs of digits have more leading zeros.
-            lengths = [[len(run) for run in _RUN.findall(part or "")] for part in parts.values()]
-            key = (values, lengths, raw)
+            values = []
+            lengths = []
+            for group, part in parts.items():
+                values.append(_value(part, group))
+                # If the values are equal, longer runs of digits have more leading zeros.
+                lengths.append([len(run) for run in _RUN.findall(part or "")])
+            key = (values, lengths, raw_tag)
         return _reversed(key) if self.descending else key
 
 
@@ -100,26 +103,28 @@ def parse_tag_order(text: str) -> TagOrder:
 
     Raises `Malformed` for an unknown word or a pattern without named groups.
     """
-    written = text.strip()
-    descending = bool(_DESCENDING.search(written))
-    plain = _DESCENDING.sub("", written)
-    if plain in KINDS:
-        return TagOrder(written, KINDS[plain], descending)
-    word, colon, pattern = plain.partition(":")
+    stripped = text.strip()
+    descending = bool(_DESCENDING.search(stripped))
+    ascending_order = _DESCENDING.sub("", stripped)
+    if ascending_order in KINDS:
+        return TagOrder(stripped, KINDS[ascending_order], descending)
+
+    word, colon, pattern = ascending_order.partition(":")
     if word != "regexp" or not colon:
-        raise Malformed(f"{shortened(written)!r} is not a tag order", _HINT)
+        raise Malformed(f"{shortened(stripped)!r} is not a tag order", _HINT)
     check_length(pattern)
-    found = compiled(pattern, groups=True)
-    if found.groups > MOST_GROUPS:
+    regexp = compiled(pattern, groups=True)
+    if regexp.groups > MOST_GROUPS:
         hint = "use (?:…) for groups that are not compared"
         raise Malformed(
-            f"the pattern has {found.groups} groups, but at most {MOST_GROUPS} are allowed", hint
+            f"the pattern has {regexp.groups} groups, but at most {MOST_GROUPS} are allowed", hint
         )
     repeated_name = named_twice(pattern)
     if repeated_name:
         hint = "give each group a unique name; groups are compared from left to right"
         raise Malformed(f"the pattern has two groups named {repeated_name!r}", hint)
-    names_by_number = {number: name.decode() for name, number in found.groupindex.items()}
+
+    names_by_number = {number: name.decode() for name, number in regexp.groupindex.items()}
     groups = tuple((names_by_number[number], number) for number in sorted(names_by_number))
     if not groups:
         hint = "name the part to compare: (?P<build>[0-9]+)"
@@ -128,7 +133,7 @@ def parse_tag_order(text: str) -> TagOrder:
             " order",
             hint,
         )
-    return TagOrder(written, "regexp", descending, pattern, groups)
+    return TagOrder(stripped, "regexp", descending, pattern, groups)
 
 
 def _value(part: str | None, name: str) -> Any:
@@ -163,9 +168,9 @@ def commit_in(order: TagOrder, tag: str) -> str:
         return ""
     parts = order.read(tag) or {}
     for part in parts.values():
-        found = _COMMIT.search(part or "")
-        if found:
-            return found[0]
+        match = _COMMIT.search(part or "")
+        if match:
+            return match[0]
     return ""
 
 
@@ -239,7 +244,8 @@ class Semver(Rules):
     constraint = "range"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject anything but a version that satisfies every constraint.
+        """Return (rule, reason) if the tag is not a version that satisfies every constraint, else
+        ("", "").
 
         Without a constraint, only releases are admitted, as in AIU v1.3.
         """
@@ -262,7 +268,7 @@ class Semver(Rules):
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
-        """Compare the versions.
+        """Return why the version `tag` does not come after `current`, or "" if it does.
 
         Version comparison ignores build metadata, so string order decides between `1.1.0` and
         `1.1.0+x`.
@@ -271,16 +277,17 @@ class Semver(Rules):
         old = parse_version(current)
         if new is None or old is None:
             return ""
-        if new > old:
+        if new > old or (new == old and tag > current):
             return ""
-        if new < old:
-            why = f"{current} is newer than {tag}"
-        elif tag > current:
-            return ""
-        else:
+        if new == old:
             why = f"{current} is the same version as {tag} and sorts after it as text"
-        same_numbers = new.finalize_version() == old.finalize_version()
-        if same_numbers and bool(new.prerelease) == bool(old.prerelease):
+        else:
+            why = f"{current} is newer than {tag}"
+
+        # If these are the same, what comes after the numbers made the difference.
+        have_same_numbers = new.finalize_version() == old.finalize_version()
+        are_same_kind = bool(new.prerelease) == bool(old.prerelease)
+        if have_same_numbers and are_same_kind:
             why = f"{why}{_by_numbers(tag, current)}"
         return why
 
@@ -313,7 +320,7 @@ class Alphabetical(Rules):
     ordered = True
 
     def older(self, tag: str, current: str) -> str:
-        """Compare the bytes."""
+        """Return why `tag` does not come after `current` in byte order, or "" if it does."""
         if tag.encode() > current.encode():
             return ""
         return f"{current} comes after {tag} in alphabetical order{_by_numbers(tag, current)}"
@@ -330,7 +337,7 @@ class Digest(Rules):
     constraint = "tag"
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject any tag except the constraint."""
+        """Return (rule, reason) for any tag except the constraint, else ("", "")."""
         wanted = policy.constraints[0] if policy.constraints else ""
         if tag == wanted:
             return "", ""
@@ -350,7 +357,8 @@ class InTagOrder(Rules):
         self._order = order
 
     def objection(self, tag: str, policy: Policy) -> tuple[str, str]:
-        """Reject a tag that does not match the order.
+        """Return (rule, reason) if the tag does not match the order, or the other strategy does not
+        admit it, else ("", "").
 
         The constraint applies to the version in the tag.
         """
@@ -358,19 +366,23 @@ class InTagOrder(Rules):
         if parts is None:
             order = shortened(self._order.text)
             return "tag-order", f"tag-order {order} does not match {tag or 'an empty tag'}"
-        group = f"the group {VERSION_GROUP} of tag-order"
+
         version = parts.get(VERSION_GROUP)
+        group = f"the group {VERSION_GROUP} of tag-order"  # for messages
         if version is not None and parse_version(version) is None:
             return "tag-order", f"{group} matches {version!r} in {tag}, which is not a version"
         if not self.constraint:
             return "", ""
         if version is None:
             return "tag-order", f"{group} matches nothing in {tag}"
+
         rule, why = self._rules.objection(version, policy)
-        return rule, f"{tag}: {why}" if rule else ""
+        if not rule:
+            return "", ""
+        return rule, f"{tag}: {why}"
 
     def older(self, tag: str, current: str) -> str:
-        """Compare by the tag order."""
+        """Return why `tag` does not come after `current` in the tag order, or "" if it does."""
         if self._order.sort_key(tag) > self._order.sort_key(current):
             return ""
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"
@@ -384,7 +396,7 @@ def _no_version(tag: str, policy: Policy) -> str:
     """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
-    has_digits = any(map(str.isdecimal, tag))
+    has_digits = any(character.isdecimal() for character in tag)
     alternative = (
         "or a tag-order for the numbers in them" if has_digits else "or digest to follow this tag"
     )
@@ -400,13 +412,15 @@ def _not_in(text: str, tag: str, version: Version) -> str:
     Most people do not expect that a range without a pre-release excludes all pre-releases.
     """
     release = version.finalize_version()
-    only_excludes_prereleases = version.prerelease and parse_range(text).admits(release)
-    if not only_excludes_prereleases:
+    is_prerelease_of_admitted = version.prerelease and parse_range(text).admits(release)
+    if not is_prerelease_of_admitted:
         return f"{tag} does not satisfy {text}"
+
     why = f"{tag} is a pre-release, but {text} admits only releases; to admit it, "
     with suppress(Malformed):
-        if parse_range(f"{text}-0").admits(version):
-            return f"{why}use {text}-0"
+        with_prereleases = f"{text}-0"
+        if parse_range(with_prereleases).admits(version):
+            return f"{why}use {with_prereleases}"
     return f"{why}add -0 to a version, as in >=1.0-0"
 
 

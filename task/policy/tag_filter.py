@@ -111,11 +111,16 @@ def glob_match(glob: str, tag: str) -> bool:
 
 def ignored(globs: Sequence[str], tag: str) -> str:
     """Return the first glob that matches the tag, or ""."""
-    return next((glob for glob in globs if glob_match(glob, tag)), "")
+    for glob in globs:
+        if glob_match(glob, tag):
+            return glob
+    return ""
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """Return the hint for a value that is not `regexp:…`. The arguments are its three parts."""
+    """Return the hint for a value that is not `regexp:…`. The arguments are its three parts: the
+    text before the first colon, the colon or "", and the text after it.
+    """
     plain_keyword = keyword.strip().lower()
     # tags cannot contain a colon, so the value is a misspelled `regexp:`
     if plain_keyword.startswith("re") and colon:
@@ -123,10 +128,12 @@ def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
     if plain_keyword == "glob":
         suggestion = regexp_of_glob(pattern) or "regexp: followed by a regular expression"
         return f"globs are only for ignore-tags; instead, use {suggestion}"
+
     value = unwrapped(keyword + colon + pattern)
     if value == "*":
         return "use any"
-    return f"use {regexp_of_glob(value) or f'regexp:{shortened(value)}'}"
+    suggestion = regexp_of_glob(value) or f"regexp:{shortened(value)}"
+    return f"use {suggestion}"
 
 
 def unwrapped(pattern: str) -> str:
@@ -161,23 +168,25 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
     options.max_mem = _MEMORY_WITH_GROUPS if groups else _MEMORY
     try:
         regexp = re2.compile(pattern.encode(), options)
-        names = regexp.groupindex
+        group_names = regexp.groupindex
         if regexp.groups and not groups:  # a thousand groups add milliseconds to each search
             options.never_capture = True
             regexp = re2.compile(pattern.encode(), options)
     except re2.error as problem:
-        message = problem.args[0] if problem.args else ""  # RE2's own, as bytes
-        trouble = message.decode("utf-8", "replace") if isinstance(message, bytes) else str(message)
-        raise _bad_pattern(pattern, trouble) from problem
+        message = problem.args[0] if problem.args else ""
+        if isinstance(message, bytes):  # from RE2 itself
+            message = message.decode("utf-8", "replace")
+        raise _bad_pattern(pattern, str(message)) from problem
     except UnicodeEncodeError as problem:
         raise _bad_pattern(pattern, f"invalid UTF-8: {problem.reason}") from problem
     finally:
         re2.purge()  # google-re2 itself caches 128 patterns, including their memory
+
     # The C++ library accepts two things that Go's regexp rejects: a single byte, and non-ASCII
     # group names.
     if r"\C" in _ESCAPE.findall(pattern):
         raise _bad_pattern(pattern, r"invalid escape sequence: \C")
-    for name in names:
+    for name in group_names:
         if not name.isascii():
             raise _bad_pattern(pattern, f"invalid named capture: {name.decode()}")
     return regexp
@@ -185,15 +194,19 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 
 def named_twice(pattern: str) -> str:
     """Return a name that several groups share, or "". RE2 finds only the first of them."""
-    without_literals = _CLASS.sub("", _ESCAPE.sub("", pattern))
-    counts = Counter(_NAMED.findall(without_literals))
-    return next((name for name, count in counts.items() if count > 1), "")
+    without_escapes = _ESCAPE.sub("", pattern)
+    without_classes = _CLASS.sub("", without_escapes)
+    counts: Counter[str] = Counter(_NAMED.findall(without_classes))
+    for name, count in counts.items():
+        if count > 1:
+            return name
+    return ""
 
 
 def _bad_pattern(pattern: str, trouble: str) -> Malformed:
     """Return the error about a pattern. `trouble` says what is wrong with it."""
     has_look_around = _LOOK_AROUND.search(_ESCAPE.sub("", pattern))
-    has_back_reference = any(map(_BACK.fullmatch, _ESCAPE.findall(pattern)))
+    has_back_reference = any(_BACK.fullmatch(escape) for escape in _ESCAPE.findall(pattern))
     advice = "fix the pattern"
     if has_look_around or has_back_reference:
         advice = r"RE2 does not support look-around (?=…) or back-references \1"
@@ -210,54 +223,62 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     Go matches the characters between two stars only at the first possible position. The atomic
     groups do the same, so the results are the same, and matching is never slow.
     """
-    runs = [""]  # the patterns of the parts between the stars
+    parts = [""]  # the patterns of the texts between the stars
     position = 0
     while position < len(glob):
         if glob[position] == "*":
-            runs.append("")
+            parts.append("")
             position += 1
         elif glob[position] == "?":
-            runs[-1] += "[^/]"
+            parts[-1] += "[^/]"
             position += 1
         elif glob[position] == "[":
-            text, position = _class(glob, position + 1)
-            runs[-1] += text
+            class_pattern, position = _class(glob, position + 1)
+            parts[-1] += class_pattern
         else:
             letter, position = _letter(glob, position, "it ends with a backslash")
-            runs[-1] += re.escape(letter)
-    if len(runs) == 1:
-        return re.compile(runs[0])
-    first, *between, last = runs
-    pattern = first
-    for run in between:
-        if run:
-            pattern += f"(?>[^/]*?{run})"
-    return re.compile(f"{pattern}[^/]*{last}")
+            parts[-1] += re.escape(letter)
+
+    if len(parts) == 1:  # there is no star
+        return re.compile(parts[0])
+    before_first_star, *between_stars, after_last_star = parts
+    pattern = before_first_star
+    for part in between_stars:
+        if part:
+            pattern += f"(?>[^/]*?{part})"
+    return re.compile(f"{pattern}[^/]*{after_last_star}")
 
 
 def _class(glob: str, position: int) -> tuple[str, int]:
-    """Return the pattern for a character class after its `[`, and the position after the class.
+    """Return the pattern for a character class, and the position after the class. `position` is
+    after the class's `[`.
 
     Only `^` negates: `[!a]` matches `!` and `a`.
     """
     negated = glob.startswith("^", position)
     if negated:
         position += 1
-    ranges: list[tuple[str, str]] = []
-    while not (ranges and glob.startswith("]", position)):
+    ranges = ""
+    while True:
         low, position = _class_letter(glob, position)
         high = low
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
-        ranges.append((low, high))
-    # Go accepts `[z-a]`, which never matches. Python rejects such a range.
-    text = "".join(f"{re.escape(low)}-{re.escape(high)}" for low, high in ranges if low <= high)
-    after_class = position + 1
-    if not text:
-        anything = r"[\s\S]"
-        nothing = r"[^\s\S]"
-        return (anything if negated else nothing), after_class
-    return (f"[^{text}]" if negated else f"[{text}]"), after_class
+        # Go accepts `[z-a]`, which never matches. Python rejects such a range.
+        if low <= high:
+            ranges += f"{re.escape(low)}-{re.escape(high)}"
+        if glob.startswith("]", position):
+            break
+
+    if ranges and negated:
+        pattern = f"[^{ranges}]"
+    elif ranges:
+        pattern = f"[{ranges}]"
+    elif negated:
+        pattern = r"[\s\S]"  # any character
+    else:
+        pattern = r"[^\s\S]"  # no character
+    return pattern, position + 1
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:

@@ -8,7 +8,7 @@ stricter than Masterminds' `NewVersion`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -105,12 +105,15 @@ def parse_range(text: str) -> Range:
     text = text.strip()
     if len(text) > _LONGEST_RANGE:
         raise Malformed(f"the constraint has more than {_LONGEST_RANGE} characters", _HINT)
-    plain = text or "*"
-    if "-" in plain.split():
+    constraint = text or "*"
+    if "-" in constraint.split():
         # Like the library, replace the text `1.2 - 1.4` with two comparisons.
-        for match in _HYPHEN.finditer(plain):
-            plain = plain.replace(match[0], f">= {match[1]}, <= {match[2]} ", 1)
-    return Range(tuple(_terms_of(part, text) for part in plain.split("||")))
+        for match in _HYPHEN.finditer(constraint):
+            lowest, highest = match.groups()
+            comparisons = f">= {lowest}, <= {highest} "
+            constraint = constraint.replace(match[0], comparisons, 1)
+    groups = tuple(_terms_of(part, text) for part in constraint.split("||"))
+    return Range(groups)
 
 
 def _version(
@@ -143,13 +146,13 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
         if match is None:
             break
         operator, version_text, *numbers, prerelease, build, gap = match.groups()
-        given = next((index for index, number in enumerate(numbers) if number in _ANY_PART), _PATCH)
-        given_numbers = tuple(numbers[:given])
+        given_numbers = _numbers_before_wildcard(numbers)
         are_decimal = all(number.isdecimal() for number in given_numbers)
         if len(version_text) > _LONGEST_VERSION or not are_decimal:
             raise _improper(version_text, text)
-        omitted = ("0",) * (_PATCH - given)
-        version = _version(given_numbers + omitted, prerelease, build)
+        given = len(given_numbers)
+        omitted_numbers = ["0"] * (_PATCH - given)
+        version = _version((*given_numbers, *omitted_numbers), prerelease, build)
         if version is None:
             raise _improper(version_text, text)
         terms.append(Term(_SYNONYMS.get(operator, operator), version, given))
@@ -157,6 +160,16 @@ def _terms_of(part: str, text: str) -> tuple[Term, ...]:
     if gap or position < len(stripped):
         raise _improper(part, text)
     return tuple(terms)
+
+
+def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
+    """Return the parts of a version before the first one that is `x`, `*` or omitted."""
+    given_numbers = []
+    for number in numbers:
+        if number is None or number in _ANY_PART:
+            break
+        given_numbers.append(number)
+    return given_numbers
 
 
 def _improper(part: str, text: str) -> Malformed:
@@ -170,7 +183,7 @@ def _meets(version: Version, term: Term) -> bool:
     return _RULES[term.operator](version, term)
 
 
-def _start(version: Version, count: int) -> tuple[int, ...]:
+def _leading_parts(version: Version, count: int) -> tuple[int, ...]:
     """Return the first `count` of major, minor, and patch."""
     return (version.major, version.minor, version.patch)[:count]
 
@@ -181,7 +194,7 @@ def _start(version: Version, count: int) -> tuple[int, ...]:
 def _greater(version: Version, term: Term) -> bool:
     """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
     if term.given in (_MAJOR, _MINOR):
-        return _start(version, term.given) > _start(term.version, term.given)
+        return _leading_parts(version, term.given) > _leading_parts(term.version, term.given)
     return version > term.version
 
 
@@ -190,14 +203,14 @@ def _at_most(version: Version, term: Term) -> bool:
     if term.given == _PATCH:
         return version <= term.version
     count = term.given or _MINOR
-    return _start(version, count) <= _start(term.version, count)
+    return _leading_parts(version, count) <= _leading_parts(term.version, count)
 
 
 def _unlike(version: Version, term: Term) -> bool:
     """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
     if term.given not in (_MAJOR, _MINOR):
         return version != term.version
-    if _start(version, term.given) != _start(term.version, term.given):
+    if _leading_parts(version, term.given) != _leading_parts(term.version, term.given):
         return True
     return term.given == _MINOR and version.prerelease != term.version.prerelease
 
@@ -210,9 +223,11 @@ def _equal(version: Version, term: Term) -> bool:
 def _tilde(version: Version, term: Term) -> bool:
     """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
     fixed = _MAJOR if term.given == _MAJOR else _MINOR
-    if term.given in (0, _PATCH) and _start(term.version, _PATCH) == (0, 0, 0):
+    if term.given in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
         fixed = 0
-    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
+    return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
+        term.version, fixed
+    )
 
 
 def _caret(version: Version, term: Term) -> bool:
@@ -226,7 +241,9 @@ def _caret(version: Version, term: Term) -> bool:
         fixed = _MINOR
     else:
         fixed = _PATCH
-    return version >= term.version and _start(version, fixed) == _start(term.version, fixed)
+    return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
+        term.version, fixed
+    )
 
 
 _RULES: Mapping[str, Callable[[Version, Term], bool]] = {

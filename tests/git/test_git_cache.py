@@ -11,7 +11,7 @@ from support.runs import KUSTOMIZATION, application, arguments, manifest, reposi
 
 from task.git.command import Git
 from task.git.repository.bare import BareRepository
-from task.git.repository.bare_folder import Cache, Kept
+from task.git.repository.bare_folder import Cache, CachedTip
 from task.model import Changeset, File, LandedCommit, Person, Place
 
 FILE = frozenset({"file"})
@@ -197,7 +197,7 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
     assert cache.open("sha1") == ""
     tracemalloc.start()
     try:
-        cache.keep(str(tmp_path / "objects"), Kept())
+        cache.add_packs(str(tmp_path / "objects"), CachedTip())
         _, most = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

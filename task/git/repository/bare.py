@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from itertools import chain
 from typing import ClassVar, Self, TypeVar
 
 from task.errors import Outpaced, RepositoryError, SourceError, TargetError
@@ -30,6 +29,7 @@ from task.git.repository.history import History, versions_of
 from task.git.repository.objects import (
     LARGEST,
     Tree,
+    TreeEntry,
     commit_of,
     file_of,
     look,
@@ -56,6 +56,7 @@ T = TypeVar("T")
 _WORK = "refs/image-update/work"  # where fast-import puts the commit
 # git's own rule, which fast-import does not enforce
 _NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
+_WantedEntry = tuple[str, TreeEntry, bool]  # (path, entry, whether its content is needed)
 
 
 @dataclass(frozen=True)
@@ -68,10 +69,10 @@ class Remembered:
     renamed_from: str = ""  # the deleted base
     orphaned: tuple[tuple[str, str], ...] = ()  # other such branches, by base
 
-    def beside(self, found: Snapshot) -> Snapshot:
-        """Return a snapshot of the base with the memory branch's content."""
+    def beside(self, base: Snapshot) -> Snapshot:
+        """Return the snapshot of the base branch with the memory branch's content added."""
         return replace(
-            found,
+            base,
             memory_files=self.files,
             memory_tip=self.tip,
             inherited=self.inherited,
@@ -92,7 +93,9 @@ class Orphans:
         detected.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
-        return next(iter(self.gone)) if is_default and len(self.gone) == 1 else ""
+        if not is_default or len(self.gone) != 1:
+            return ""
+        return next(iter(self.gone))
 
 
 class BareRepository:
@@ -112,17 +115,16 @@ class BareRepository:
     ) -> None:
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # No other code uses the objects that a history fetches.
-        self._another = partial(Remote, git, repo, cache_dir, self._remote.clock)
+        # Each history fetches its objects with a remote of its own.
+        self._new_remote = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
         self._roots: dict[str, str] = {}  # commit → its tree
         self._messages: dict[str, str] = {}  # commit → its message
         self._trees: dict[str, Tree] = {}
         self._texts: dict[str, File] = {}  # blob → its content
-        self._fetched: Mapping[
-            str, str
-        ] = {}  # branch → its tip, fetched but not read yet; "" if the branch does not exist
+        # branch → its tip, fetched but not read yet; "" if the branch does not exist
+        self._unread_tips: Mapping[str, str] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -141,7 +143,7 @@ class BareRepository:
         self._roots.clear()
         self._trees.clear()
         self._texts.clear()
-        self._fetched = {}
+        self._unread_tips = {}
 
     def default_branch(self, *, tip: bool = True) -> str:
         """Return the branch that the remote's HEAD points to. Raises `SourceError` if there is
@@ -150,8 +152,9 @@ class BareRepository:
         With `tip`, also fetch its tip, because a run reads the branch next.
         """
         if not tip:
-            return self._remote.default_branch()[0]
-        name, self._fetched = self._with_restarts(self._remote.fetch_default)
+            name, _ = self._remote.default_branch()
+            return name
+        name, self._unread_tips = self._with_restarts(self._remote.fetch_default)
         return name
 
     def snapshot(
@@ -171,21 +174,31 @@ class BareRepository:
         branch's files. Raises `SourceError` if the branch does not exist, and the errors of
         `task.git.errors`.
         """
-        wanted = cache(lambda: tuple(dict.fromkeys(places)))
+        # Evaluated only once, even if the read has to start again.
+        requested_places = cache(lambda: tuple(dict.fromkeys(places)))
 
         is_default = branch in {"", "HEAD"}
         name = self.default_branch() if is_default else base_branch_name(branch)
+        needs_default_tip = bool(default) and not is_default
 
         def read() -> Snapshot:
-            tips = self._tips(name, heads, wanted, default=bool(default) and not is_default)
+            tips = self._tips(name, heads, requested_places, default=needs_default_tip)
             memory = self._remembered(name, tips)
-            asked_by_memory = besides(memory.files) if besides and memory.files else ()
-            base_places = dict.fromkeys((*wanted(), *asked_by_memory))
-            read_next = [tip for tip in (*self._fetched.values(), tips.get("HEAD")) if tip]
-            base = self._snapshot(name, tips[name], base_places, read_next)
+            more_places: Iterable[Place] = ()
+            if besides and memory.files:
+                more_places = besides(memory.files)
+            base_places = dict.fromkeys((*requested_places(), *more_places))
+
+            # The files of the commits that are read next come with the same request.
+            tips_read_next = [tip for tip in self._unread_tips.values() if tip]
+            if "HEAD" in tips:
+                tips_read_next.append(tips["HEAD"])
+            base = self._snapshot(name, tips[name], base_places, tips_read_next)
+
             default_tip = tips.get("HEAD", base.tip)
             if default_tip != base.tip:
-                base = replace(base, default=self._snapshot(name, default_tip, default).files)
+                default_files = self._snapshot(name, default_tip, default).files
+                base = replace(base, default=default_files)
             return memory.beside(base)
 
         return self._with_restarts(read)
@@ -199,52 +212,73 @@ class BareRepository:
         default: bool,
     ) -> Mapping[str, str]:
         """Return a map of branch → tip, and remember the head branches' tips, which are read next.
-        The base's tip may already be known, if `default_branch` fetched it.
+
+        Nothing is fetched if `default_branch` has just fetched the base's tip, and there are no
+        head branches. `wanted` is called during the fetch.
         """
-        tips = self._fetched if base in self._fetched and not heads else {}
-        if not tips:
+        if base in self._unread_tips and not heads:
+            tips = self._unread_tips
+        else:
             tips = self._remote.fetch_tips(base, heads, wanted, default=default)
-        self._fetched = {head: tips.get(head, "") for head in heads}
+        self._unread_tips = {head: tips.get(head, "") for head in heads}
         return tips
 
     def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
-        """Return the content of a base's memory branch."""
-        own = memory_branch(self._remote.repo, base)
-        own_tip = tips.get(own, "")
-        orphans = Orphans() if own in tips else self._orphans(tips)
+        """Return the content of a base's memory branch.
+
+        A base that was renamed takes over the memory branch of its old name. `tips` are the tips of
+        all memory branches, by branch.
+        """
+        own_branch = memory_branch(self._remote.repo, base)
+        own_tip = tips.get(own_branch, "")
+        if own_tip:
+            return Remembered(self._all_files(base, own_tip), own_tip, inherited=None)
+
+        orphans = self._orphans(tips)
         old_base = orphans.renamed_to(base)
-        inherited = None
-        if old_base:
-            old_name = orphans.gone[old_base]
-            inherited = (old_name, tips[old_name])
-        tip = own_tip or (inherited[1] if inherited else "")
-        orphaned = tuple((name, gone) for gone, name in orphans.gone.items())
+        if not old_base:
+            orphaned = tuple((branch, deleted) for deleted, branch in orphans.gone.items())
+            return Remembered({}, "", inherited=None, orphaned=orphaned)
+
+        old_branch = orphans.gone[old_base]
+        old_tip = tips[old_branch]
         return Remembered(
-            files=self._snapshot(base, tip, [Place("", "files")]).files if tip else {},
-            tip=own_tip,
-            inherited=inherited,
+            files=self._all_files(base, old_tip),
+            tip="",
+            inherited=(old_branch, old_tip),
             renamed_from=old_base,
-            orphaned=() if inherited else orphaned,
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
         """Return the memory branches of bases that do not exist on the server anymore."""
-        bases: dict[str, str] = {}
-        for name, tip in tips.items():
-            if not name.startswith(MEMORY):
+        branch_of_base: dict[str, str] = {}  # base → its memory branch
+        for branch, tip in tips.items():
+            if not branch.startswith(MEMORY):
                 continue
             message = commit_of(self._remote.objects, tip).message
-            of_base = trailer_of(message, BASE_TRAILER)
-            if is_branch_name(of_base) and name == memory_branch(self._remote.repo, of_base):
-                bases[of_base] = name
-        if not bases:
+            base = trailer_of(message, BASE_TRAILER)
+            # The trailer counts only if the branch's name is the one for this base.
+            if is_branch_name(base) and branch == memory_branch(self._remote.repo, base):
+                branch_of_base[base] = branch
+        if not branch_of_base:
             return Orphans()
-        refs = self._remote.refs("HEAD", *(f"refs/heads/{base}" for base in bases), symbolic=True)
-        existing = {ref for _, ref in refs}
-        gone = {base: name for base, name in bases.items() if f"refs/heads/{base}" not in existing}
-        # `ref: name`, not the id that is listed too
-        head = next((value for value, ref in refs if ref == "HEAD" and " " in value), "")
+
+        base_refs = [f"refs/heads/{base}" for base in branch_of_base]
+        listed = self._remote.refs("HEAD", *base_refs, symbolic=True)
+        existing_refs = {ref for _, ref in listed}
+        gone = {
+            base: branch
+            for base, branch in branch_of_base.items()
+            if f"refs/heads/{base}" not in existing_refs
+        }
+        # HEAD is listed twice: as `ref: name`, and with its commit id.
+        symbolic_heads = [value for value, ref in listed if ref == "HEAD" and " " in value]
+        head = symbolic_heads[0] if symbolic_heads else ""
         return Orphans(gone, head)
+
+    def _all_files(self, branch: str, tip: str) -> Files:
+        """Return all files, with their contents, at a commit."""
+        return self._snapshot(branch, tip, [Place("", "files")]).files
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
         """Return the snapshot with the memory branch whose name has this prefix.
@@ -257,12 +291,14 @@ class BareRepository:
         def read() -> Snapshot:
             tip = self._remote.fetch_head(name)
             if tip:
-                files = self._snapshot(base, tip, [Place("", "files")]).files
+                files = self._all_files(base, tip)
                 return replace(
                     snapshot, prefix=prefix, memory_files=files, memory_tip=tip, inherited=None
                 )
-            old = memory_branch(self._remote.repo, base), snapshot.memory_tip
-            inherited = old if snapshot.memory_tip else snapshot.inherited
+            inherited = snapshot.inherited
+            if snapshot.memory_tip:
+                branch_without_prefix = memory_branch(self._remote.repo, base)
+                inherited = (branch_without_prefix, snapshot.memory_tip)
             return replace(snapshot, prefix=prefix, memory_tip="", inherited=inherited)
 
         return self._with_restarts(read)
@@ -271,12 +307,13 @@ class BareRepository:
         """Return more places, at the commit of an earlier snapshot."""
 
         def read() -> Snapshot:
-            # False if the server did not send single objects, and everything was discarded
-            known = snapshot.tip in self._roots
-            tip = snapshot.tip if known else self._remote.fetch_tip(snapshot.branch)
-            found = self._snapshot(snapshot.branch, tip, places)
+            tip = snapshot.tip
+            if tip not in self._roots:
+                # Everything was discarded, because the server did not send single objects.
+                tip = self._remote.fetch_tip(snapshot.branch)
+            additional = self._snapshot(snapshot.branch, tip, places)
             return replace(
-                found,
+                additional,
                 memory_files=snapshot.memory_files,
                 memory_tip=snapshot.memory_tip,
             )
@@ -290,14 +327,18 @@ class BareRepository:
         name = branch_name(head)
 
         def read() -> Head | None:
-            tip = self._fetched[name] if name in self._fetched else self._remote.fetch_head(name)
-            # the same tip is not used twice, because the branch may move
-            self._fetched = {key: oid for key, oid in self._fetched.items() if key != name}
+            unread_tips = dict(self._unread_tips)
+            if name in unread_tips:
+                tip = unread_tips.pop(name)  # not used again, because the branch may move
+                self._unread_tips = unread_tips
+            else:
+                tip = self._remote.fetch_head(name)
             if not tip:
                 return None
-            known = commit_of(self._remote.objects, tip)
-            parent = known.parent if len(known.parents) == 1 else ""
-            return Head(name, tip, known.tree, parent, known.message, known.author)
+            commit = commit_of(self._remote.objects, tip)
+            is_merge = len(commit.parents) > 1
+            parent = "" if is_merge else commit.parent
+            return Head(name, tip, commit.tree, parent, commit.message, commit.author)
 
         return self._with_restarts(read)
 
@@ -308,8 +349,10 @@ class BareRepository:
         """
         if not keys and self._signer is None:
             return True
-        own = [self._signer.public_key()] if self._signer and not keys else []
-        return is_signed(self._git, self._remote.ready(), commit, [*keys, *own])
+        accepted_keys = list(keys)
+        if self._signer and not keys:
+            accepted_keys.append(self._signer.public_key())
+        return is_signed(self._git, self._remote.ready(), commit, accepted_keys)
 
     def merged(self, branch: str, commit: str) -> bool:
         """Return whether a commit is in the recent history of a branch."""
@@ -328,8 +371,9 @@ class BareRepository:
         See `History`.
         """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
-        self._histories.append(History(self._another(), name, path, limit, marked))
-        return self._histories[-1]
+        history = History(self._new_remote(), name, path, limit, marked)
+        self._histories.append(history)
+        return history
 
     def written(
         self,
@@ -341,10 +385,10 @@ class BareRepository:
 
         See `versions_of`.
         """
-        remote = self._another()
+        remote = self._new_remote()
         try:
-            of_files = [tuple(dict.fromkeys(paths)) for paths in pages]
-            yield from versions_of(remote, base_branch_name(branch), of_files, most)
+            unique_paths = [tuple(dict.fromkeys(paths)) for paths in pages]
+            yield from versions_of(remote, base_branch_name(branch), unique_paths, most)
         finally:
             remote.close()
 
@@ -360,22 +404,28 @@ class BareRepository:
 
         Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
-        made = self._with_restarts(lambda: self._memory_commit(change))
-        was = change.head_commit or ""
+        landed = self._with_restarts(lambda: self._memory_commit(change))
+        old_tip = change.head_commit or ""
         try:
-            self._push(Pushed(change.head, made.commit, was, replaces=True))
+            self._push(Pushed(change.head, landed.commit, old_tip, replaces=True))
         except RepositoryError:
-            if made.commit:
+            is_deletion = not landed.commit
+            if not is_deletion:
                 raise
             # GitLab and Gitea do not allow anyone to delete a protected branch with git.
-            empty = self._with_restarts(lambda: self._imported(change))
-            made = replace(empty, commit=self._signed(change, empty))
-            self._push(Pushed(change.head, made.commit, was, replaces=True))
-        return made
+            with_empty_tree = self._with_restarts(lambda: self._imported(change))
+            landed = replace(with_empty_tree, commit=self._signed(change, with_empty_tree))
+            self._push(Pushed(change.head, landed.commit, old_tip, replaces=True))
+        return landed
 
     def _memory_commit(self, change: Changeset) -> LandedCommit:
-        made = self._imported(change) if change.files else LandedCommit("", "")
-        return replace(made, commit=self._signed(change, made))
+        """Create the memory branch's new commit. Without files, its id is "", which deletes the
+        branch.
+        """
+        if not change.files:
+            return LandedCommit("", "")
+        unsigned = self._imported(change)
+        return replace(unsigned, commit=self._signed(change, unsigned))
 
     def drop(self, head: str, was: str) -> None:
         """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
@@ -383,8 +433,10 @@ class BareRepository:
 
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without committing or sending anything."""
-        made, _ = self._with_restarts(lambda: self._prepared(change))
-        return replace(made, commit="") if made.pushed else made
+        prepared, _ = self._with_restarts(lambda: self._prepared(change))
+        if not prepared.pushed:  # a branch already has these files
+            return prepared
+        return replace(prepared, commit="")
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
         """Commit on top of the tip that was read, and push.
@@ -395,8 +447,10 @@ class BareRepository:
         replaced. `memory_change` is pushed together with it: either both land or neither does.
         Raises `NotAtomicError` if the server cannot do that.
         """
-        made, head_tip = self._with_restarts(lambda: self._prepared(change))
-        return self._send(change, made, head_tip, memory_change) if made.pushed else made
+        prepared, head_tip = self._with_restarts(lambda: self._prepared(change))
+        if not prepared.pushed:  # a branch already has these files
+            return prepared
+        return self._send(change, prepared, head_tip, memory_change)
 
     def _send(
         self,
@@ -405,26 +459,31 @@ class BareRepository:
         head_tip: str,
         memory_change: Changeset | None = None,
     ) -> LandedCommit:
-        """Push the commit, signed if required. `head_tip` is the tip of the head branch, or ""."""
-        replaces = change.head != change.base and not change.on_top
-        was = head_tip if replaces else change.tip
-        pushed = Pushed(change.head, self._signed(change, made), was, replaces=replaces)
+        """Push the commit, signed if required, and the memory branch's commit with it.
+
+        `head_tip` is the tip of the head branch, or "".
+        """
+        replaces_head = change.head != change.base and not change.on_top
+        old_tip = head_tip if replaces_head else change.tip
+        pushed = Pushed(change.head, self._signed(change, made), old_tip, replaces=replaces_head)
+
         memory_commit = ""
         pushed_memory = None
         if memory_change:
             memory_commit = self._memory_commit(memory_change).commit
-            was_memory = memory_change.head_commit or ""
-            pushed_memory = Pushed(memory_change.head, memory_commit, was_memory)
+            old_memory_tip = memory_change.head_commit or ""
+            pushed_memory = Pushed(memory_change.head, memory_commit, old_memory_tip)
+
         self._push(pushed, change.push_options, pushed_memory)
         return replace(made, commit=pushed.commit, memory_commit=memory_commit)
 
-    def _signed(self, change: Changeset, made: LandedCommit) -> str:
+    def _signed(self, change: Changeset, unsigned: LandedCommit) -> str:
         """Return the same commit, signed if required."""
-        if self._signer is None or not made.commit:
-            return made.commit
+        if self._signer is None or not unsigned.commit:
+            return unsigned.commit
         folder = self._remote.ready()
         message = _plain_message(change)
-        return self._signer.commit(folder, made.tree, change.tip, message, change.author)
+        return self._signer.commit(folder, unsigned.tree, change.tip, message, change.author)
 
     def _prepared(self, change: Changeset) -> tuple[LandedCommit, str]:
         """Create the commit. Return the result of `land`, and the head branch's tip.
@@ -434,21 +493,28 @@ class BareRepository:
         is "" if the branch does not exist or is the base itself.
         """
         head = change.head
-        head_tip = ""
         commit = self._make(change)
         if commit.tree == self._root(change.tip):
-            return LandedCommit(change.tip, commit.tree, pushed=False), head_tip
-        if head != change.base and not change.on_top:
-            head_tip = (
-                self._remote.fetch_head(head) if change.head_commit is None else change.head_commit
-            )
-        # The head branch's objects are gone after a restart.
-        is_absent = head_tip and head_tip not in self._roots and not self._has(head_tip)
-        if is_absent and change.head_commit and self._remote.fetch_head(head) != head_tip:
-            raise Outpaced(f"{head} is no longer at {head_tip}")
-        has_same_files = head_tip and self._root(head_tip) == commit.tree
+            return LandedCommit(change.tip, commit.tree, pushed=False), ""
+        if head == change.base or change.on_top:
+            return commit, ""
+
+        head_tip = change.head_commit
+        if head_tip is None:
+            head_tip = self._remote.fetch_head(head)
+        if not head_tip:
+            return commit, ""
+
+        is_absent = head_tip not in self._roots and not self._has(head_tip)
+        if is_absent and change.head_commit:
+            # A restart removed the head branch's objects.
+            current_tip = self._remote.fetch_head(head)
+            if current_tip != head_tip:
+                raise Outpaced(f"{head} is no longer at {head_tip}")
+
+        has_same_files = self._root(head_tip) == commit.tree
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
-            commit = LandedCommit(head_tip, commit.tree, pushed=False)
+            return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
 
     def _has(self, commit: str) -> bool:
@@ -459,42 +525,50 @@ class BareRepository:
         branch: str,
         tip: str,
         places: Collection[Place],
-        also: Collection[str] = (),
+        tips_read_next: Collection[str] = (),
     ) -> Snapshot:
-        """Return the places at a commit.
+        """Return the files that `places` want from the commit `tip`.
 
-        The files of other commits, `also`, are fetched together with this commit's files.
+        The same places are read from the commits `tips_read_next` later, so the contents of their
+        files are fetched now too, with the same request.
         """
-        roots = [self._root(commit) for commit in (tip, *also)]
-        entries_of_roots = [
-            [found for place in places for found in look(self._tree, root, place)] for root in roots
-        ]
-        needed = {
-            entry.oid
-            for entries in entries_of_roots
-            for _, entry, needs_text in entries
-            if needs_text
-        }
+        entries = self._entries_at(tip, places)
+        next_entries: list[_WantedEntry] = []
+        for next_tip in tips_read_next:
+            next_entries += self._entries_at(next_tip, places)
+        self._fetch_texts((*entries, *next_entries), branch)
+
+        files = {path: File("", entry.mode) for path, entry, _ in entries}
+        for path, entry, needs_text in entries:
+            if needs_text:
+                files[path] = replace(self._texts[entry.oid], mode=entry.mode)
+        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
+
+    def _entries_at(self, commit: str, places: Collection[Place]) -> list[_WantedEntry]:
+        """Return the entries that `places` want from a commit."""
+        root = self._root(commit)
+        entries: list[_WantedEntry] = []
+        for place in places:
+            entries += look(self._tree, root, place)
+        return entries
+
+    def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
+        """Fetch and read the needed contents that are not known yet, in one request."""
+        needed = {entry.oid for _, entry, needs_text in entries if needs_text}
         missing = sorted(needed - self._texts.keys())
         if missing:
             self._remote.fetch_files(missing, branch)
             for oid, blob in self._remote.objects.read(missing).items():
                 self._texts[oid] = file_of(blob)
-        own_entries = entries_of_roots[0]
-        files = {path: File("", entry.mode) for path, entry, _ in own_entries}
-        files |= {
-            path: replace(self._texts[entry.oid], mode=entry.mode)
-            for path, entry, needs_text in own_entries
-            if needs_text
-        }
-        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
 
     def _root(self, commit: str) -> str:
         """Return a commit's root tree, and remember the commit's message."""
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit] or b""
-            self._roots[commit] = content[len("tree ") :].partition(b"\n")[0].decode()
-            self._messages[commit] = content.partition(b"\n\n")[2].decode("utf-8", "replace")
+            headers, _, message = content.partition(b"\n\n")
+            first_header, _, _ = headers.partition(b"\n")
+            self._roots[commit] = first_header[len("tree ") :].decode()
+            self._messages[commit] = message.decode("utf-8", "replace")
         return self._roots[commit]
 
     def _tree(self, oid: str) -> Tree:
@@ -516,10 +590,12 @@ class BareRepository:
         return restarted(self._remote, work, self._forget)
 
     def _make(self, change: Changeset) -> LandedCommit:
-        """Create the commit in the temporary repository."""
-        branch = change.head if change.on_top else change.base  # to commit on top of
-        if change.tip not in self._roots and self._remote.fetch_tip(branch) != change.tip:
-            raise Outpaced(f"{branch} is no longer at {change.tip}")
+        """Create the commit in the temporary repository, on top of the tip that was read."""
+        branch = change.head if change.on_top else change.base
+        if change.tip not in self._roots:
+            current_tip = self._remote.fetch_tip(branch)
+            if current_tip != change.tip:
+                raise Outpaced(f"{branch} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
             return self._imported(change)
@@ -545,7 +621,8 @@ class BareRepository:
         """
         subject = self._remote.subject(change.base)
         for path in change.files:
-            if "\0" in path or not _NO_NAMES.isdisjoint(path.lower().split("/")):
+            names = set(path.lower().split("/"))
+            if "\0" in path or names & _NO_NAMES:
                 hint = "set another path in write-back-target"
                 raise TargetError(
                     f"{blanked(path)!r} is not a path that Git can store",
@@ -553,26 +630,27 @@ class BareRepository:
                     subject=subject,
                 )
         root = self._root(change.tip)
-        for path, entry, _ in chain.from_iterable(
-            look(self._tree, root, Place(file, "exists")) for file in change.files
-        ):
-            if path not in change.files or not entry.is_file:
-                message = f"{blanked(path)!r} conflicts with a file to be written"
-                raise TargetError(
-                    message,
-                    hint="move or delete it, or write to another path",
-                    subject=subject,
-                )
+        for path in change.files:
+            for existing_path, entry, _ in look(self._tree, root, Place(path, "exists")):
+                is_replaceable = existing_path in change.files and entry.is_file
+                if not is_replaceable:
+                    message = f"{blanked(existing_path)!r} conflicts with a file to be written"
+                    raise TargetError(
+                        message,
+                        hint="move or delete it, or write to another path",
+                        subject=subject,
+                    )
 
     def _push(
         self,
         pushed: Pushed,
         options: Sequence[str] = (),
-        more: Pushed | None = None,
+        also_pushed: Pushed | None = None,
     ) -> None:
-        send = partial(self._remote.push, pushed, options, more)
-        arrived = partial(self._remote.contains, pushed.head, pushed.commit)
-        send_once(send, arrived, "whether the push arrived")
+        """Push. If the server's response is lost, find out whether the push has arrived."""
+        send = partial(self._remote.push, pushed, options, also_pushed)
+        has_arrived = partial(self._remote.contains, pushed.head, pushed.commit)
+        send_once(send, has_arrived, "whether the push arrived")
 
 
 def _import_stream(change: Changeset) -> bytes:

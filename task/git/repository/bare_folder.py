@@ -36,7 +36,7 @@ _KINDS = (".rev", ".promisor", ".pack", ".idx")  # git finds a pack once its .id
 
 
 @dataclass(frozen=True)
-class Kept:
+class CachedTip:
     """The last tip for which the packs have all trees and, if `whole`, all files; "" if there is
     none.
     """
@@ -68,7 +68,7 @@ class Cache:
             return f"{self._parent} cannot be used as --git-cache-dir: {error.strerror}"
         return ""
 
-    def kept(self) -> Kept:
+    def last_tip(self) -> CachedTip:
         """Return the last saved tip.
 
         Git reports this tip to the server, and gets only new objects.
@@ -76,24 +76,32 @@ class Cache:
         After a machine crash, the file may contain anything.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
-            note = _NOTES[self._format].fullmatch(file.read(_LONGEST))
-            if note:
-                return Kept(note[1].decode(), note[2] == b"whole")
-        return Kept()
+            match = _NOTES[self._format].fullmatch(file.read(_LONGEST))
+            if match:
+                tip, completeness = match.groups()
+                return CachedTip(tip.decode(), whole=completeness == b"whole")
+        return CachedTip()
 
-    def keep(self, objects: str, kept: Kept) -> None:
-        """Add the packs of a run.
+    def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
+        """Add the packs of a run, which are in the folder `objects`.
 
-        Together with earlier packs, they contain everything for the tip `kept`.
+        Together with earlier packs, they contain everything for `cached_tip`. If there are too many
+        packs, remove all of them. It is not an error if a file cannot be written.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
                 if name.endswith(".idx"):
-                    self._take(f"{objects}/pack/{name.removesuffix('.idx')}")
-            if kept.tip:
-                note = f"{kept.tip} {'whole' if kept.whole else 'trees'}"
-                self._place(f"{self.objects}/tip", BytesIO(note.encode()))
-            if sum(name.endswith(".idx") for name in os.listdir(f"{self.objects}/pack")) > _MOST:
+                    pack_name = name.removesuffix(".idx")
+                    self._copy_pack(f"{objects}/pack/{pack_name}")
+
+            if cached_tip.tip:
+                completeness = "whole" if cached_tip.whole else "trees"
+                note = f"{cached_tip.tip} {completeness}"
+                self._write_atomically(f"{self.objects}/tip", BytesIO(note.encode()))
+
+            names = os.listdir(f"{self.objects}/pack")
+            indexes = [name for name in names if name.endswith(".idx")]
+            if len(indexes) > _MOST:
                 self.drop()
 
     def drop(self) -> None:
@@ -103,17 +111,17 @@ class Cache:
             os.rename(self._folder, aside)
         remove_folder(aside)
 
-    def _take(self, pack: str) -> None:
+    def _copy_pack(self, pack: str) -> None:
         """Copy a pack, given its path without a suffix, unless the cache already has it."""
         target = f"{self.objects}/pack/{os.path.basename(pack)}"
         if os.path.exists(f"{target}.idx"):
             return
         for kind in _KINDS:
             with suppress(FileNotFoundError), open(pack + kind, "rb") as file:
-                self._place(target + kind, file)
+                self._write_atomically(target + kind, file)
 
     @staticmethod
-    def _place(path: str, content: IO[bytes]) -> None:
+    def _write_atomically(path: str, content: IO[bytes]) -> None:
         """Copy a file atomically.
 
         A pack may be larger than the step's memory.
@@ -191,7 +199,7 @@ _SAFE = " -c safe.directory=*"
 
 
 @dataclass(frozen=True)
-class Lent:
+class CheckoutObjects:
     """The objects of a checkout on this machine. They are only read."""
 
     objects: str  # the folder
@@ -209,8 +217,8 @@ class BareFolder:
         self._local = git.local(url)
         self._stall = git.stall
         self.cache: Cache | None = None
-        self.lent: Lent | None = None
-        self.kept = Kept()  # what may be added to the cache
+        self.checkout_objects: CheckoutObjects | None = None
+        self.tip_to_cache = CachedTip()  # what may be added to the cache
         self.object_format = "sha1"
 
     def create(self) -> None:
@@ -225,19 +233,30 @@ class BareFolder:
             os.makedirs(f"{self.path}/objects/info")
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
-            if self.cache and self.cache.open(self.object_format):
-                self.cache = None
-            if self.cache:
-                self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
-            tip = self.cache.kept().tip if self.cache else ""
-            if tip:
-                self._write("packed-refs", f"{tip} refs/image-update/kept\n")
-                self._write("shallow", f"{tip}\n")
-            if self.lent:
-                self._write("objects/info/alternates", f"{_config_quoted(self.lent.objects)}\n")
-            if self.lent and self.lent.shallow:
-                self._write("shallow", self.lent.shallow)
+            self._use_cache()
+            if self.checkout_objects:
+                self._write(
+                    "objects/info/alternates", f"{_config_quoted(self.checkout_objects.objects)}\n"
+                )
+                if self.checkout_objects.shallow:
+                    self._write("shallow", self.checkout_objects.shallow)
         self.partial()
+
+    def _use_cache(self) -> None:
+        """Let git read the cached objects, and offer the cached tip to the server. A cache that
+        cannot be opened is not used.
+        """
+        if self.cache is None:
+            return
+        problem = self.cache.open(self.object_format)
+        if problem:
+            self.cache = None
+            return
+        self._write("objects/info/alternates", f"{_config_quoted(self.cache.objects)}\n")
+        tip = self.cache.last_tip().tip
+        if tip:
+            self._write("packed-refs", f"{tip} refs/image-update/kept\n")
+            self._write("shallow", f"{tip}\n")
 
     def restart(self, object_format: str) -> None:
         """Start over with an empty repository in the other object format."""
@@ -295,7 +314,7 @@ class BareFolder:
         """Remove the repository."""
         if self.path:
             if self.cache:
-                self.cache.keep(f"{self.path}/objects", self.kept)
+                self.cache.add_packs(f"{self.path}/objects", self.tip_to_cache)
             remove_folder(self.path)
             self.path = ""
 

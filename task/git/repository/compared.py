@@ -6,7 +6,7 @@ does the merge itself (`merge-tree`), unless one commit already contains the oth
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -15,7 +15,7 @@ from task.git.command import Git
 from task.git.errors import GitFailed
 from task.git.names import is_branch_name, memory_branch
 from task.git.repository.bare import BareRepository
-from task.git.repository.bare_folder import Lent
+from task.git.repository.bare_folder import CheckoutObjects
 from task.git.repository.objects import commit_of
 from task.model import Compared, Place, Snapshot
 from task.text import and_more, blanked
@@ -33,7 +33,7 @@ class Checkout:
     """A repository on this machine: where its `.git` is, and its objects."""
 
     git_dir: str
-    lent: Lent
+    objects: CheckoutObjects
 
 
 def checkout_at(top: str, git: Git) -> Checkout:
@@ -41,16 +41,17 @@ def checkout_at(top: str, git: Git) -> Checkout:
     git_dir = f"{top}/.git"
 
     def rev_parse(*argv: str) -> str:
-        ended = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS)
-        return ended.out.decode().strip()
+        output = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS).out
+        return output.decode().strip()
 
-    objects = rev_parse("--path-format=absolute", "--git-path", "objects")
+    objects_folder = rev_parse("--path-format=absolute", "--git-path", "objects")
     shallow = ""
-    with suppress(FileNotFoundError):
+    with suppress(FileNotFoundError):  # the checkout is complete
         path = rev_parse("--path-format=absolute", "--git-path", "shallow")
         with open(path, encoding="ascii") as file:
             shallow = file.read()
-    return Checkout(git_dir, Lent(objects, shallow, rev_parse("--show-object-format")))
+    object_format = rev_parse("--show-object-format")
+    return Checkout(git_dir, CheckoutObjects(objects_folder, shallow, object_format))
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,16 @@ class Comparison:
     paths: tuple[str, ...]  # paths of all files that the merge changes
     messages: tuple[str, ...]  # messages of the change's last commits, as far as available
     tips: Mapping[str, str] = field(default_factory=dict)  # tips of the memory branches and `HEAD`
+
+
+@dataclass(frozen=True)
+class _Base:
+    """The base of a comparison."""
+
+    branch: str
+    commit: str
+    default: str  # the default branch, or `branch` if there is none
+    tips: Mapping[str, str]  # by branch
 
 
 class ComparedRepository(BareRepository):
@@ -82,21 +93,21 @@ class ComparedRepository(BareRepository):
         self._git = git
         self._compared = compared
         self._checkout = checkout
-        self._known: Comparison | None = None
+        self._comparison: Comparison | None = None
         if checkout:
-            self._remote.lend(checkout.lent)
+            self._remote.read_checkout(checkout.objects)
 
     @property
     def comparison(self) -> Comparison:
         """The compared sides. Raises `TargetError` if they conflict."""
-        return self._known or self._with_restarts(self._compare)
+        return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
         """Return places from one side: at the base commit, or in the merge's tree."""
 
         def read() -> Snapshot:
-            known = self._known or self._compare()
-            return self._snapshot(known.branch, tip, places)
+            comparison = self._comparison or self._compare()
+            return self._snapshot(comparison.branch, tip, places)
 
         return self._with_restarts(read)
 
@@ -106,24 +117,29 @@ class ComparedRepository(BareRepository):
         default: Collection[Place],
         urls: Collection[str],
     ) -> Snapshot:
-        """Return places from the base, and the content of its memory branch.
+        """Return places from the base, and the content of its memory branches.
 
-        `urls` are the forms in which Applications write the repository's URL.
+        `default` are places that are read from the default branch. `urls` are the forms in which
+        Applications write the repository's URL: each form has its own memory branch.
         """
 
         def read() -> Snapshot:
-            known = self._known or self._compare()
-            found = self._snapshot(known.branch, known.base, places)
-            tip = known.tips.get("HEAD", known.base)
-            if known.branch != known.default and tip != known.base:
-                found = replace(found, default=self._snapshot(known.default, tip, default).files)
-            found = self._remembered(known.branch, known.tips).beside(found)
-            memory_files = dict(found.memory_files)
+            comparison = self._comparison or self._compare()
+            branch = comparison.branch
+            base = self._snapshot(branch, comparison.base, places)
+
+            default_tip = comparison.tips.get("HEAD", comparison.base)
+            if branch != comparison.default and default_tip != comparison.base:
+                default_files = self._snapshot(comparison.default, default_tip, default).files
+                base = replace(base, default=default_files)
+
+            base = self._remembered(branch, comparison.tips).beside(base)
+            memory_files = dict(base.memory_files)
             for url in urls:
-                own = known.tips.get(memory_branch(url, known.branch))
-                if own:
-                    memory_files |= self._snapshot(known.branch, own, [Place("", "files")]).files
-            return replace(found, memory_files=memory_files)
+                memory_tip = comparison.tips.get(memory_branch(url, branch))
+                if memory_tip:
+                    memory_files |= self._all_files(branch, memory_tip)
+            return replace(base, memory_files=memory_files)
 
         return self._with_restarts(read)
 
@@ -133,140 +149,168 @@ class ComparedRepository(BareRepository):
 
     def _forget(self) -> None:
         super()._forget()
-        self._known = None
+        self._comparison = None
 
     def _compare(self) -> Comparison:
         """Fetch and merge both sides, and remember the comparison."""
-        branch, base, tips = self._base()
-        default = tips.get("", branch)
-        head = self._head()
-        merged = self._merged(base, head)
-        self._roots[merged] = merged
-        self._messages[merged] = ""
-        raw = self._remote.local(
+        base = self._base()
+        head = self._commit_of_option(self._compared.head, "--head")
+        merged_tree = self._merged(base.commit, head)
+        # so that `_snapshot` reads the tree like a commit
+        self._roots[merged_tree] = merged_tree
+        self._messages[merged_tree] = ""
+        self._comparison = Comparison(
+            branch=base.branch,
+            default=base.default,
+            base=base.commit,
+            head=head,
+            merged=merged_tree,
+            paths=self._changed_paths(base.commit, merged_tree),
+            messages=self._messages_of(head, base.commit),
+            tips=base.tips,
+        )
+        return self._comparison
+
+    def _changed_paths(self, base: str, merged_tree: str) -> tuple[str, ...]:
+        """Return the paths of all files that differ between a commit and the merge's tree."""
+        output = self._remote.local(
             "diff-tree",
             "-r",
             "-z",
             "--name-only",
             "--no-renames",
             self._root(base),
-            merged,
+            merged_tree,
         )
-        paths = raw.decode("utf-8", "surrogateescape").split("\0")
-        self._known = Comparison(
-            branch=branch,
-            default=default,
-            base=base,
-            head=head,
-            merged=merged,
-            paths=tuple(path for path in paths if path),
-            messages=self._messages_of(head, base),
-            tips=tips,
-        )
-        return self._known
+        paths = output.decode("utf-8", "surrogateescape").split("\0")
+        return tuple(path for path in paths if path)
 
-    def _base(self) -> tuple[str, str, Mapping[str, str]]:
-        """Return the branch, the base commit, and tips by branch.
+    def _base(self) -> _Base:
+        """Fetch the base, and return its branch and commit.
 
-        In the tips, "" is the default branch.
+        If `--base` is a branch, or the CI system reports one, this is the branch and its tip. If it
+        is a tag or a commit, the branch is the default branch.
         """
-        given = self._compared
+        compared = self._compared
         default = ""
         with suppress(SourceError):  # then only an explicit branch can be compared
-            default = self._remote.default_branch()[0]
-        name = given.branch or given.base
+            default, _ = self._remote.default_branch()
+
+        branch = self._base_name(default)
+        if is_branch_name(branch) and not _is_id(branch):
+            has_other_default = bool(default) and branch != default
+            try:
+                tips = self._remote.fetch_tips(branch, default=has_other_default)
+            except SourceError:
+                # The base may still be a tag or a commit in the checkout.
+                if compared.branch or not self._commit_in_checkout(compared.base):
+                    raise
+            else:
+                commit = tips[branch]
+                if self._is_queued():
+                    commit = self._commit_of_option(compared.base, "--base")
+                return _Base(branch, commit, default or branch, tips)
+
+        # It is not a branch.
+        tips = self._remote.fetch_tips(default)
+        commit = self._commit_of_option(compared.base, "--base")
+        return _Base(default, commit, default, {**tips, "HEAD": tips[default]})
+
+    def _base_name(self, default: str) -> str:
+        """Return the branch that the CI system reports, else the value of `--base`, which may also
+        be a tag or a commit. `default` is the default branch.
+        """
+        name = self._compared.branch or self._compared.base
         for prefix in _ORIGIN:
             name = name.removeprefix(prefix)
         if name == "HEAD" and not self._checkout:
-            name = default
-        if is_branch_name(name) and not _is_id(name):
-            try:
-                tips = self._remote.fetch_tips(name, default=bool(default) and name != default)
-            except SourceError:
-                if given.branch or not self._resolved(given.base):
-                    raise
-            else:
-                tip = self._found(given.base, "--base") if self._is_queued() else tips[name]
-                return name, tip, {**tips, "": default or name}
-        tips = self._remote.fetch_tips(default)
-        commit = self._found(given.base, "--base")
-        return default, commit, {**tips, "": default, "HEAD": tips[default]}
+            return default
+        return name
 
     def _is_queued(self) -> bool:
         """Whether the base is a merge queue's commit, not the branch's tip."""
         return bool(self._compared.branch) and _is_id(self._compared.base)
 
-    def _head(self) -> str:
-        given = self._compared
-        return self._found(given.head, "--head")
+    def _commit_of_option(self, text: str, option: str) -> str:
+        """Return the commit that an option's value refers to: in the checkout, else on the server.
 
-    def _found(self, text: str, option: str) -> str:
-        """Return the commit that a name refers to: in the checkout, else on the server."""
-        commit = self._resolved(text)
+        The value is a commit id, a full ref, a branch, or a tag. Raises `UsageError`.
+        """
+        commit = self._commit_in_checkout(text)
         if commit and not self._remote.objects.absent([commit]):
             return commit
-        names = [text] if _is_id(text) or text.startswith("refs/") else []
-        bare = text.removeprefix("origin/")
-        if is_branch_name(bare) and not names:
-            names.append(f"refs/heads/{bare}")
-        if is_branch_name(bare) and not _is_id(text):
-            names.append(f"refs/tags/{bare}")
+
+        is_id = _is_id(text)
+        is_full_ref = text.startswith("refs/")
+        short_name = text.removeprefix("origin/")
+        names = []  # to ask the server for
+        if is_id or is_full_ref:
+            names.append(text)
+        elif is_branch_name(short_name):
+            names.append(f"refs/heads/{short_name}")
+        if is_branch_name(short_name) and not is_id:
+            names.append(f"refs/tags/{short_name}")
         for name in names:
-            fetched = self._remote.fetch_commit(name)
-            if fetched:
-                return fetched
+            commit = self._remote.fetch_commit(name)
+            if commit:
+                return commit
         raise UsageError(
             f"{option}: {blanked(text)!r} is not a commit in this checkout or in"
             f" {self._remote.repo}",
             hint="use a branch, a full ref such as refs/pull/7/head, or a full commit id",
         )
 
-    def _resolved(self, text: str) -> str:
+    def _commit_in_checkout(self, text: str) -> str:
         """Return the commit that the checkout resolves the name to, or ""."""
         if self._checkout is None or text.startswith("-"):
             return ""
         for name in (text, f"origin/{text}"):
-            with suppress(GitFailed):
-                asked = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-                ran = self._git.run(
-                    *asked,
+            argv = ("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+            with suppress(GitFailed):  # there is no such commit
+                output = self._git.run(
+                    *argv,
                     git_dir=self._checkout.git_dir,
                     timeout=_SECONDS,
-                )
-                return ran.out.decode().strip()
+                ).out
+                return output.decode().strip()
         return ""
 
     def _merged(self, base: str, head: str) -> str:
-        """Return the merge's tree. Raises `TargetError`, which lists the conflicting files."""
-        if base in (head, *self._parents(head)):
+        """Return the tree of the merge of `head` into `base`. Raises `TargetError`, which lists the
+        conflicting files.
+        """
+        head_contains_base = base in (head, *self._parents(head))
+        if head_contains_base:
             return self._root(head)
-        forges_merge = self._compared.merge
-        tree = self._of_forge(forges_merge, base, head) if forges_merge else ""
-        if tree:
-            return tree
-        if not self._common(base, head):
+        if self._compared.merge:
+            tree = self._tree_of_forges_merge(self._compared.merge, base, head)
+            if tree:
+                return tree
+        common_commit = self._common_commit(base, head)
+        if not common_commit:
             raise SourceError(
                 "the two sides have no common commit, so they cannot be merged",
                 hint="set --base and --head to commits with a common history",
                 subject=self._remote.repo,
             )
-        if self._common(base, head) == base:
+        if common_commit == base:
             return self._root(head)
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
 
-    def _of_forge(self, merge: str, base: str, head: str) -> str:
+    def _tree_of_forges_merge(self, merge: str, base: str, head: str) -> str:
         """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
         if not _is_id(merge):
             return ""
         if self._remote.objects.absent([merge]) and not self._remote.fetch_commit(merge):
             return ""
-        return self._root(merge) if {base, head} <= set(self._parents(merge)) else ""
+        merges_both = {base, head} <= set(self._parents(merge))
+        return self._root(merge) if merges_both else ""
 
     def _parents(self, commit: str) -> Sequence[str]:
         return commit_of(self._remote.objects, commit).parents
 
-    def _common(self, base: str, head: str) -> str:
+    def _common_commit(self, base: str, head: str) -> str:
         """Return the last common commit. Fetch history that is missing from a shallow checkout."""
         common = self._merge_base(base, head)
         for depth in _DEPTHS:
@@ -279,7 +323,8 @@ class ComparedRepository(BareRepository):
     def _merge_base(self, base: str, head: str) -> str:
         """Return the last common commit that is present, or "". Raises `UnreachableError`."""
         try:
-            return self._remote.local("merge-base", base, head).decode().split("\n")[0]
+            first_line, _, _ = self._remote.local("merge-base", base, head).decode().partition("\n")
+            return first_line
         except GitFailed as error:
             if error.code == 1:
                 return ""
@@ -290,37 +335,44 @@ class ComparedRepository(BareRepository):
 
     def _fetch_changed(self, base: str, head: str) -> None:
         """Fetch the files that a merge has to read: the files changed on either side."""
-        common = self._merge_base(base, head)
-        wanted: dict[str, None] = {}
+        common_commit = self._merge_base(base, head)
+        oids: dict[str, None] = {}  # in order, without duplicates
         for side in (base, head):
-            raw = self._remote.local(
-                "diff-tree",
-                "-r",
-                "-z",
-                "--raw",
-                "--no-renames",
-                common,
-                side,
-            )
-            for line in raw.split(b"\0")[0::2]:  # every other item is a path
-                fields = line.decode("ascii", "replace").split()
-                if len(fields) == 5:
-                    old_mode, new_mode, old_oid, new_oid, _status = fields
-                    for mode, oid in ((old_mode.lstrip(":"), old_oid), (new_mode, new_oid)):
-                        if mode.startswith(("100", "120")):  # a file or a symbolic link
-                            wanted[oid] = None
-        if len(wanted) > _MOST_FILES:
+            oids |= dict.fromkeys(self._changed_blobs(common_commit, side))
+        if len(oids) > _MOST_FILES:
             raise SourceError(
                 f"both sides changed more than {_MOST_FILES} files",
                 hint="merge the base first",
             )
-        self._remote.fetch_files([oid for oid in wanted if oid.strip("0")], "")
+        self._remote.fetch_files([oid for oid in oids if oid.strip("0")], "")
+
+    def _changed_blobs(self, old: str, new: str) -> Iterator[str]:
+        """Yield the blobs, in both commits, of the files that differ between two commits."""
+        output = self._remote.local(
+            "diff-tree",
+            "-r",
+            "-z",
+            "--raw",
+            "--no-renames",
+            old,
+            new,
+        )
+        for line in output.split(b"\0")[0::2]:  # every other item is a path
+            fields = line.decode("ascii", "replace").split()
+            if len(fields) != 5:
+                continue
+            old_mode, new_mode, old_oid, new_oid, _status = fields
+            for mode, oid in ((old_mode.lstrip(":"), old_oid), (new_mode, new_oid)):
+                is_file_or_link = mode.startswith(("100", "120"))
+                if is_file_or_link:
+                    yield oid
 
     def _merge_tree(self, base: str, head: str) -> str:
         """Merge the two commits, and return the tree. Raises the errors of `_merged`."""
         argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", base, head)
         try:
-            return self._remote.local(*argv).decode().partition("\0")[0]
+            tree, _, _ = self._remote.local(*argv).decode().partition("\0")
+            return tree
         except GitFailed as error:
             if error.code == 1:
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import chain, pairwise
 from posixpath import basename
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from task.git.repository.objects import (
     Objects,
     PastCommit,
     ReadTree,
+    Tree,
     TreeEntry,
     along_first_parents,
     commit_of,
@@ -43,7 +44,25 @@ _MOST_TREES = 2000  # trees to search for the path that a file was moved from
 _MOST_ALIKE = 20  # files of the same name to compare with a file that was moved and changed
 _ALIKE = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
-_Blobs = list[tuple[str, str]]  # (commit, blob or "" for none)
+_Versions = list[tuple[str, str]]  # (commit, blob, or "" if there was no file)
+
+
+@dataclass(frozen=True)
+class _FileInTree:
+    """The entry of a file below a root tree."""
+
+    root: str
+    entry: TreeEntry | None  # None if there is no such file
+
+
+@dataclass(frozen=True)
+class _Changes:
+    """What the trees of some commits say about a file."""
+
+    versions: _Versions  # for each commit whose blob differs from the next newer commit's
+    used: int  # number of commits that were compared
+    path: str  # the file's path in the commits before these
+    oldest: _FileInTree | None  # the file in the last commit that was compared
 
 
 class History:
@@ -74,188 +93,233 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        self._mark = ""  # the marked commit with the last content from the previous commits
-        self._size = LARGEST  # bytes that may still be read
-        self._at = ""  # the next commit to read
-        self._level = 0  # index into DEPTHS
-        self._seen = 0  # number of commits
-        self._present = False  # whether fetched objects are still present
-        # the root tree and the file, one commit later
-        self._newer: tuple[str, TreeEntry | None] | None = None
-        _, self._read = _readers(remote.objects)
-        self._answers = self._walk()
+        self._mark = ""  # a marked commit that still had the last content of the previous part
+        self._bytes_left = LARGEST  # that may still be read
+        self._next_commit = ""
+        self._level = 0  # index into DEPTHS of the next fetch
+        self._commits_read = 0
+        self._has_objects = False  # whether fetched objects are still present
+        self._newer: _FileInTree | None = None  # the file in the commit after `_next_commit`
+        _, self._read_tree = _readers(remote.objects)
+        self._versions = self._walk()
 
     def __iter__(self) -> Iterator[tuple[str, str | None]]:
         return self
 
     def __next__(self) -> tuple[str, str | None]:
-        return next(self._answers)
+        return next(self._versions)
 
     def close(self) -> None:
         """Remove everything that was fetched. Iteration ends after that."""
-        self._answers.close()
+        self._versions.close()
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        given = 0
-        end = time.monotonic() + PATIENCE
-        last: tuple[str, str | None] | None = None
+        """Yield the versions, reading one part of the commits after another."""
+        yielded = 0
+        deadline = time.monotonic() + PATIENCE
+        # A part's last version: the commits of the next part may have the same content, and one of
+        # them may be marked.
+        pending: tuple[str, str | None] | None = None
         while not self.end:
-            if self._seen and time.monotonic() > end:
-                if last:
-                    yield last
+            is_too_late = self._commits_read and time.monotonic() > deadline
+            if is_too_late:
+                if pending:
+                    yield pending
                 self.end = "limit"
                 return
+
             # run again in an empty repository if the server or the cache requires it
-            blobs, texts, reached = restarted(self._remote, self._next_part, self._forget)
-            if last:
-                yield self._mark or last[0], last[1]
-                last = None
-            for number, (commit, blob) in enumerate(blobs, 1):
-                if given == self._limit or (blob and blob not in texts):
+            versions, texts, end = restarted(self._remote, self._next_part, self._forget)
+            if pending:
+                commit, text = pending
+                yield self._mark or commit, text
+                pending = None
+
+            for number, (commit, blob) in enumerate(versions, 1):
+                was_not_read = blob and blob not in texts
+                if yielded == self._limit or was_not_read:
                     self.end = "limit"
                     return
-                given += 1
-                if self._marked and number == len(blobs) and not reached:
-                    last = commit, texts.get(blob)  # unread commits have it too
+                yielded += 1
+                is_last_of_part = number == len(versions) and not end
+                if self._marked and is_last_of_part:
+                    pending = (commit, texts.get(blob))
                 else:
                     yield commit, texts.get(blob)
-            self.end = reached
+            self.end = end
 
     def _forget(self) -> None:
-        self._present = False
+        """Prepare to repeat the last fetch, because the fetched objects are gone."""
+        self._has_objects = False
         self._level = max(0, self._level - 1)
 
-    def _next_part(self) -> tuple[_Blobs, Mapping[str, str | None], End]:
-        """Return the result of the next commits: the blobs, their contents, and whether this is the
-        end.
+    def _next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
+        """Read the next commits. Return the versions in them, the contents by blob, and the reason
+        for the end, or "" if there may be more commits.
+
+        It may be called again after an error, so it changes the position last.
         """
-        commits = self._commits()
+        commits = self._next_commits()
         self._mark = ""
         if not commits:
-            return [], {}, "limit" if self._seen >= DEPTHS[-1] else "server"
-        changes, used, path, newer = self._changed_blobs(commits)
-        blobs = list(dict.fromkeys(blob for _, blob in changes[: self._limit] if blob))
-        self._remote.fetch_files(blobs, self._branch)
-        texts: dict[str, str | None] = {}
-        for start in range(0, len(blobs), _TEXTS_AT_ONCE):
-            if self._size < 0:
-                break
-            texts |= self._texts(blobs[start : start + _TEXTS_AT_ONCE])
-        last = commits[used - 1]
-        self._seen += used
-        self._at = last.parent
-        self.path = path
-        self._newer = newer
-        return changes, texts, "" if last.parent else "root"
+            if self._commits_read >= DEPTHS[-1]:
+                return [], {}, "limit"
+            return [], {}, "server"
 
-    def _commits(self) -> list[PastCommit]:
+        changes = self._compare_commits(commits)
+        versions = changes.versions[: self._limit]
+        oids = list(dict.fromkeys(oid for _, oid in versions if oid))
+        self._remote.fetch_files(oids, self._branch)
+        texts: dict[str, str | None] = {}
+        for start in range(0, len(oids), _TEXTS_AT_ONCE):
+            if self._bytes_left < 0:
+                break
+            texts |= self._texts(oids[start : start + _TEXTS_AT_ONCE])
+
+        last_commit = commits[changes.used - 1]
+        self._commits_read += changes.used
+        self._next_commit = last_commit.parent
+        self.path = changes.path
+        self._newer = changes.oldest
+        if not last_commit.parent:
+            return changes.versions, texts, "root"
+        return changes.versions, texts, ""
+
+    def _next_commits(self) -> list[PastCommit]:
         """Return the next commits along first parents. Fetch more if necessary."""
-        from_commit = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
-        found = from_commit(self._at) if self._present else []
-        while not found and self._level < len(DEPTHS):
-            if self._present and self._level > 0 and self._seen < DEPTHS[self._level - 1] // 2:
-                # far fewer commits than requested arrived (others may have pushed a few in the
-                # meantime)
+        read_from = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
+        commits = read_from(self._next_commit) if self._has_objects else []
+        while not commits and self._level < len(DEPTHS):
+            last_depth = DEPTHS[self._level - 1] if self._level > 0 else 0
+            if self._has_objects and self._commits_read < last_depth // 2:
+                # The server has no more: far fewer commits than requested arrived. (Not just fewer,
+                # because others may have pushed a few in the meantime.)
                 break
             tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
-            self._at = self._at or tip
+            self._next_commit = self._next_commit or tip
             self._level = self._level + 1
-            self._present = True
-            found = from_commit(self._at)
-        return found
+            self._has_objects = True
+            commits = read_from(self._next_commit)
+        return commits
 
-    def _changed_blobs(
-        self,
-        commits: Sequence[PastCommit],
-    ) -> tuple[_Blobs, int, str, tuple[str, TreeEntry | None] | None]:
-        """Return the commits whose blob differs from the next newer one, the number of commits
-        used, the file's path in the commits before these, and the root tree and entry of the last
-        commit used.
+    def _compare_commits(self, commits: Sequence[PastCommit]) -> _Changes:
+        """Find the commits that changed the file, by comparing each commit with the next newer one.
+
+        It stops at a rename, because the remaining commits have to be read under the old path.
         """
-        changes: _Blobs = []
+        versions: _Versions = []
         newer = self._newer
-        for used, commit in enumerate(commits):
-            entry = _file_at(self._read, commit.tree, self.path)
-            old_path = ""
-            if newer and newer[1] and entry is None:
-                old_path = self._moved_from(commit.tree, newer[0], newer[1])
-            if old_path:
-                if used:  # the rest is read under the old name
-                    return changes, used, old_path, newer
-                self.path = old_path  # all of these commits come before the rename
-                entry = _file_at(self._read, commit.tree, old_path)
-            if newer is None or _oid(newer[1]) != _oid(entry):
-                changes.append((commit.oid, _oid(entry)))
-            if commit.oid in self._marked and changes:
-                changes[-1] = (commit.oid, changes[-1][1])
-            elif commit.oid in self._marked:
-                self._mark = commit.oid
-            newer = (commit.tree, entry)
-        return changes, len(commits), self.path, newer
+        for index, commit in enumerate(commits):
+            entry = _file_at(self._read_tree, commit.tree, self.path)
+            if entry is None:
+                old_path = self._moved_from(commit.tree, newer)
+                if old_path and index > 0:
+                    return _Changes(versions, used=index, path=old_path, oldest=newer)
+                if old_path:  # all of these commits come before the rename
+                    self.path = old_path
+                    entry = _file_at(self._read_tree, commit.tree, old_path)
+
+            oid = _oid(entry)
+            if newer is None or _oid(newer.entry) != oid:
+                versions.append((commit.oid, oid))
+            # The last version has the same content, but a marked commit is preferred.
+            if commit.oid in self._marked:
+                if versions:
+                    versions[-1] = (commit.oid, oid)
+                else:
+                    self._mark = commit.oid
+            newer = _FileInTree(commit.tree, entry)
+        return _Changes(versions, used=len(commits), path=self.path, oldest=newer)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
         """Return the contents of these blobs, and count their size."""
         oids = sorted(set(blobs))
         self._remote.fetch_files(oids, self._branch)
         texts, size = _texts_of(self._remote.objects, oids)
-        self._size -= size
+        self._bytes_left -= size
         return texts
 
-    def _moved_from(self, older: str, newer: str, entry: TreeEntry) -> str:
-        """Return the path that was renamed to ours between two trees: the same blob, else the same
-        name and similar content.
+    def _moved_from(self, older: str, newer: _FileInTree | None) -> str:
+        """Return the path in the root tree `older` that the file was renamed from, or "".
+
+        This is the path of a removed file with the same blob, else with the same name and similar
+        content. `newer` is the file in the next newer commit.
         """
-        gone = self._gone(older, newer)
+        if newer is None or newer.entry is None:
+            return ""
+        oid = newer.entry.oid
+        removed = self._removed_files(older, newer.root)
+        paths = sorted(removed)
         name = basename(self.path)
-        same_name = [path for path in sorted(gone) if basename(path) == name]
-        same_blob = [path for path in sorted(gone) if gone[path].oid == entry.oid]
+        same_name = [path for path in paths if basename(path) == name]
+        same_blob = [path for path in paths if removed[path].oid == oid]
         if same_blob:
-            return next((path for path in same_blob if path in same_name), same_blob[0])
+            same_both = [path for path in same_blob if path in same_name]
+            return same_both[0] if same_both else same_blob[0]
+
         candidates = same_name[:_MOST_ALIKE]
         if not candidates:
             return ""
-        texts = self._texts([entry.oid, *(gone[path].oid for path in candidates)])
-        text = texts[entry.oid]
-        likeness = {path: _likeness(text, texts[gone[path].oid]) for path in candidates}
-        best = max(candidates, key=likeness.__getitem__)
-        return best if likeness[best] >= _ALIKE else ""
+        texts = self._texts([oid, *(removed[path].oid for path in candidates)])
+        most_similar = ""
+        highest_likeness = 0.0
+        for path in candidates:
+            likeness = _likeness(texts[oid], texts[removed[path].oid])
+            if likeness > highest_likeness:
+                most_similar = path
+                highest_likeness = likeness
+        return most_similar if highest_likeness >= _ALIKE else ""
 
-    def _gone(self, older: str, newer: str) -> dict[str, TreeEntry]:
+    def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files of the older tree whose paths do not exist in the newer tree."""
-        gone: dict[str, TreeEntry] = {}
-        folders = deque([("", older, newer)])
+        removed: dict[str, TreeEntry] = {}
+        folders = deque([("", older, newer)])  # (path, its older tree, its newer tree or "")
         for _ in range(_MOST_TREES):
             if not folders:
                 break
-            folder, before, after = folders.popleft()
-            new_entries = self._read(after)
-            for name, old in self._read(before).items():
-                new = new_entries.get(name)
+            folder, older_tree, newer_tree = folders.popleft()
+            newer_entries = self._read_tree(newer_tree)
+            for name, old in self._read_tree(older_tree).items():
+                new = newer_entries.get(name)
                 if old.is_folder and old != new:
-                    new_folder = new.oid if new and new.is_folder else ""
-                    folders.append((f"{folder}{name}/", old.oid, new_folder))
-                elif old.is_file and not (new and new.is_file):
-                    gone[folder + name] = old
-        return gone
+                    folders.append((f"{folder}{name}/", old.oid, _folder_oid(new)))
+                elif old.is_file and not _file_oid(new):
+                    removed[folder + name] = old
+        return removed
 
 
 def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | None], int]:
     """Return the contents of these blobs (None if not text) and the number of bytes read."""
-    found = objects.read(blobs)
-    files = {oid: file_of(content) for oid, content in found.items()}
-    texts = {oid: None if file.problem else file.text for oid, file in files.items()}
-    return texts, sum(len(content or b"") for content in found.values())
+    texts: dict[str, str | None] = {}
+    size = 0
+    for oid, content in objects.read(blobs).items():
+        file = file_of(content)
+        texts[oid] = None if file.problem else file.text
+        size += len(content or b"")
+    return texts, size
 
 
 def _file_at(read: ReadTree, root: str, path: str) -> TreeEntry | None:
     """Return the entry of the file at this path below a tree, or None."""
-    found = look(read, root, Place(path, "exists"))
-    return next((entry for where, entry, _ in found if where == path and entry.is_file), None)
+    for found_path, entry, _ in look(read, root, Place(path, "exists")):
+        if found_path == path and entry.is_file:
+            return entry
+    return None
 
 
 def _oid(entry: TreeEntry | None) -> str:
     return entry.oid if entry else ""
+
+
+def _file_oid(entry: TreeEntry | None) -> str:
+    """Return the blob of an entry, or "" if it is not a file."""
+    return entry.oid if entry and entry.is_file else ""
+
+
+def _folder_oid(entry: TreeEntry | None) -> str:
+    """Return the tree of an entry, or "" if it is not a folder."""
+    return entry.oid if entry and entry.is_folder else ""
 
 
 def _likeness(text: str | None, other: str | None) -> float:
@@ -299,21 +363,25 @@ def versions_of(
     file has no versions. Raises `SourceError` if the branch does not exist, and the errors of
     `task.git.errors`.
     """
-    found: list[tuple[Mapping[str, Sequence[_Blob]], ReadTree]] = []
+    all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
-    def versions(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
-        if not found:
-            tip = remote.fetch_commits(COMMITS, branch)
-            raw, read = _readers(remote.objects)
-            every = list(dict.fromkeys(chain.from_iterable(pages)))
-            blobs = _blobs(raw, along_first_parents(remote.objects, tip, COMMITS), every, most)
-            remote.fetch_files(_blob_ids(blobs), branch)
-            found.append((blobs, read))
-        known, read = found[0]
-        return _file_versions(remote.objects, {path: known[path] for path in paths}, read)
+    @cache
+    def fetch_all() -> tuple[Mapping[str, Sequence[_Blob]], ReadTree]:
+        """Fetch the commits and the files of all pages."""
+        tip = remote.fetch_commits(COMMITS, branch)
+        read_raw, read_tree = _readers(remote.objects)
+        commits = along_first_parents(remote.objects, tip, COMMITS)
+        blobs = _blobs_along(read_raw, commits, all_paths, most)
+        remote.fetch_files(_blob_ids(blobs), branch)
+        return blobs, read_tree
+
+    def versions_of_page(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
+        blobs, read_tree = fetch_all()
+        page_blobs = {path: blobs[path] for path in paths}
+        return _file_versions(remote.objects, page_blobs, read_tree)
 
     for paths in pages:
-        yield restarted(remote, partial(versions, paths), found.clear)
+        yield restarted(remote, partial(versions_of_page, paths), fetch_all.cache_clear)
 
 
 def _file_versions(
@@ -321,27 +389,31 @@ def _file_versions(
     blobs: Mapping[str, Sequence[_Blob]],
     read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    wanted = _blob_ids(blobs)
+    """Return the versions of each file with their contents. A content is None if it is not text,
+    or if all contents together exceed `LARGEST`.
+    """
+    oids = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
     remaining_bytes = LARGEST
-    for start in range(0, len(wanted), _VERSIONS_AT_ONCE):
-        if remaining_bytes > 0:
-            batch = wanted[start : start + _VERSIONS_AT_ONCE]
-            batch_texts, size = _texts_of(objects, batch)
-            texts |= batch_texts
-            remaining_bytes -= size
-    return {
-        path: tuple(
-            _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in versions
+    for start in range(0, len(oids), _VERSIONS_AT_ONCE):
+        if remaining_bytes <= 0:
+            break
+        batch_texts, size = _texts_of(objects, oids[start : start + _VERSIONS_AT_ONCE])
+        texts |= batch_texts
+        remaining_bytes -= size
+
+    versions: dict[str, tuple[FileVersion, ...]] = {}
+    for path, file_blobs in blobs.items():
+        versions[path] = tuple(
+            _version(texts.get(blob.oid), _writer(objects, read, path, blob)) for blob in file_blobs
         )
-        for path, versions in blobs.items()
-    }
+    return versions
 
 
 def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
     """Return the ids of all files' versions, without duplicates."""
-    every = chain.from_iterable(blobs.values())
-    return list(dict.fromkeys(blob.oid for blob in every if blob.oid))
+    all_blobs = chain.from_iterable(blobs.values())
+    return list(dict.fromkeys(blob.oid for blob in all_blobs if blob.oid))
 
 
 def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
@@ -350,55 +422,71 @@ def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
 
 
-def _blobs(
+def _blobs_along(
     read: ReadRaw,
     commits: Sequence[PastCommit],
     paths: Sequence[str],
     most: int,
 ) -> dict[str, list[_Blob]]:
-    """Return the blobs of each file along these commits, newest first."""
-    found: dict[str, list[_Blob]] = {path: [] for path in paths}
+    """Return the blobs of each file along these commits, newest first, at most `most` for each.
+
+    `commits` are newest first. If there are too many to compare in time, the rest is left out.
+    """
+    blobs: dict[str, list[_Blob]] = {path: [] for path in paths}
     if not commits:
-        return found
-    wanted = _as_tree(paths)
-    current = dict(_changes(read, "", commits[0].tree, wanted))
-    first: PastCommit | None = None  # the root, if it was fetched
-    end = time.monotonic() + PATIENCE
+        return blobs
+
+    wanted = _nested_paths(paths)
+    # path → its blob in the commit that the loop has reached
+    current = dict(_changed_files(read, "", commits[0].tree, wanted))
+    is_complete = True
+    deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
-        if time.monotonic() > end:
+        if time.monotonic() > deadline:
+            is_complete = False
             break
-        for path, older_blob in _changes(read, commit.tree, older.tree, wanted):
-            if len(found[path]) < most:
-                found[path].append(_Blob(current.get(path, ""), commit))
+        for path, older_blob in _changed_files(read, commit.tree, older.tree, wanted):
+            if len(blobs[path]) < most:
+                blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
-    else:
-        first = None if commits[-1].parent else commits[-1]
+
+    # Each file's oldest blob was written by the root commit, or further back.
+    oldest = commits[-1]
+    has_root = is_complete and not oldest.parent
     for path, oid in current.items():
-        if oid and len(found[path]) < most:
-            found[path].append(_Blob(oid, first))
-    return found
+        if oid and len(blobs[path]) < most:
+            blobs[path].append(_Blob(oid, oldest if has_root else None))
+    return blobs
 
 
-def _as_tree(paths: Sequence[str]) -> dict[str, Any]:
-    """Return the paths as nested folders: name → the folder, or a file's full path."""
+def _nested_paths(paths: Sequence[str]) -> dict[str, Any]:
+    """Return the paths as nested folders: name → the folder, or a file's full path.
+
+    For example, `a/b` and `c` become `{"a": {"b": "a/b"}, "c": "c"}`. If one path is a file and
+    another path needs a folder of that name, only the folder is kept.
+    """
     root: dict[str, Any] = {}
-    # if one path is a file and another path needs a folder of that name, the file comes last
+    # In reverse, such a folder comes before the file.
     for path in sorted(paths, reverse=True):
         folder = root
-        *parents, name = path.split("/")
-        for part in parents:
-            folder = folder.setdefault(part, {})
+        *parent_names, name = path.split("/")
+        for parent_name in parent_names:
+            folder = folder.setdefault(parent_name, {})
         folder.setdefault(name, path)
     return root
 
 
-def _changes(
+def _changed_files(
     read: ReadRaw,
     newer: str,
     older: str,
     wanted: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ."""
+    """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ
+    between two trees.
+
+    `wanted` is from `_nested_paths`, for the folder of these trees.
+    """
     if newer == older:
         return
     width = max(len(newer), len(older)) // 2
@@ -410,44 +498,45 @@ def _changes(
         if path_or_folder is None:
             continue
         if isinstance(path_or_folder, str):
-            old_file = old.oid if old and old.is_file else ""
-            new_file = new.oid if new and new.is_file else ""
-            if old_file != new_file:
-                yield path_or_folder, old_file
+            if _file_oid(old) != _file_oid(new):
+                yield path_or_folder, _file_oid(old)
         else:
-            old_folder = old.oid if old and old.is_folder else ""
-            new_folder = new.oid if new and new.is_folder else ""
-            yield from _changes(read, new_folder, old_folder, path_or_folder)
+            yield from _changed_files(read, _folder_oid(new), _folder_oid(old), path_or_folder)
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
-    """Return the commit that wrote a version.
+    """Return the commit that wrote a version, or None if it is too far back.
 
-    If it came with a merge, return the merged branch's commit.
+    If the version came with a merge, this is a commit of the merged branch, so follow the parents
+    that already have the version.
     """
     writer = blob.commit
     if writer is None or len(writer.parents) < 2:
         return writer
     for _ in range(_MOST_STEPS):
         parents = [commit_of(objects, oid) for oid in writer.parents if not objects.absent([oid])]
-        with_same_blob = [
-            past_commit
-            for past_commit in parents
-            if _oid(_file_at(read, past_commit.tree, path)) == blob.oid
+        parents_with_blob = [
+            parent for parent in parents if _oid(_file_at(read, parent.tree, path)) == blob.oid
         ]
-        if not with_same_blob:
+        if not parents_with_blob:
             return writer
-        writer = with_same_blob[0]
+        writer = parents_with_blob[0]
     return writer
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
-    """Return functions for fetched trees, raw and parsed; "" is an empty tree. Most trees are
-    needed again soon.
+    """Return two functions that read a fetched tree by its id, raw and parsed. The id "" is an
+    empty tree. The last trees are remembered, because most are needed again soon.
     """
 
     @lru_cache(maxsize=_KEPT)
-    def raw(oid: str) -> bytes:
-        return objects.read([oid])[oid] or b"" if oid else b""
+    def read_raw(oid: str) -> bytes:
+        if not oid:
+            return b""
+        return objects.read([oid])[oid] or b""
 
-    return raw, lru_cache(maxsize=_KEPT)(lambda oid: parse_tree(raw(oid), len(oid) // 2))
+    @lru_cache(maxsize=_KEPT)
+    def read_tree(oid: str) -> Tree:
+        return parse_tree(read_raw(oid), len(oid) // 2)
+
+    return read_raw, read_tree

@@ -41,13 +41,13 @@ class Objects:
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
         the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
         """
-        found: dict[str, bytes | None] = {}
+        contents: dict[str, bytes | None] = {}
         size = 0
         for oid, content in self._each(oids):
             if isinstance(content, MissingObjectError):
                 self.close()
                 raise content
-            found[oid] = content
+            contents[oid] = content
             size += len(content or b"")
             if size > TOGETHER:
                 self.close()
@@ -59,7 +59,7 @@ class Objects:
                     message,
                     hint="specify a smaller folder, or move large files out of it",
                 )
-        return found
+        return contents
 
     def absent(self, oids: Sequence[str]) -> list[str]:
         """Return the ids that are not present."""
@@ -75,45 +75,54 @@ class Objects:
         """Yield each object's content, None if it is larger than `LARGEST`, or the error if it is
         missing.
         """
-        asked = 0  # number of requests sent
-        for number, oid in enumerate(oids):
+        requested = 0  # how many of `oids` the process has been asked for
+        for index, oid in enumerate(oids):
             if self._talk is None:
                 self._talk = self._git.talk("cat-file", "--batch", git_dir=self._folder.complete())
-                asked = number
+                requested = index  # a new process has not been asked for this object yet
             try:
                 with shutdown.ending(self._talk.end):
-                    if asked == number:
-                        asked += _AT_ONCE
-                        self._talk.ask.write(
-                            "".join(f"{text}\n" for text in oids[number:asked]).encode()
-                        )
-                        self._talk.ask.flush()
-                    found = _object_of_answer(self._talk, oid)
-            except (MissingObjectError, OSError) as error:
+                    if requested == index:
+                        requested += _AT_ONCE
+                        _request_objects(self._talk, oids[index:requested])
+                    content = _object_of_answer(self._talk, oid)
+            except MissingObjectError:
                 self.close()
                 shutdown.check()
-                if isinstance(error, MissingObjectError):
-                    raise
+                raise
+            except OSError as error:
+                self.close()
+                shutdown.check()
                 raise MissingObjectError(
                     f"cannot read object {oid}",
                     hint="run it again",
                 ) from error
-            if found is None:  # a blob of a few kilobytes may expand to terabytes
+            if content is None:
+                # Stop the process instead of skipping the content: a blob of a few kilobytes may
+                # expand to terabytes.
                 self.close()
-            yield oid, found
+            yield oid, content
+
+
+def _request_objects(talk: Talk, oids: Sequence[str]) -> None:
+    """Ask a `git cat-file --batch` process for these objects."""
+    lines = "".join(f"{oid}\n" for oid in oids)
+    talk.ask.write(lines.encode())
+    talk.ask.flush()
 
 
 def _object_of_answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
     """Read the response to a request for an object: its content, None if it is larger than
     `LARGEST`, or an error if it is missing. Raises `MissingObjectError` for any other response.
     """
-    header = talk.answer.readline().split()
+    header = talk.answer.readline().split()  # "<id> <type> <size>", or "<id> missing"
     missing = MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
     if header[1:] == [b"missing"]:
         return missing
-    if len(header) != 3:  # "<id> <type> <size>"
+    if len(header) != 3:
         raise missing
-    size = int(header[2])
+    _id, _type, size_text = header
+    size = int(size_text)
     if size > LARGEST:
         return None
     content = talk.answer.read(size)
@@ -138,7 +147,9 @@ def file_of(blob: bytes | None) -> File:
         return File("", problem="not UTF-8 text")
     if "\0" in text:
         return File("", problem="not UTF-8 text")
-    return File("", problem="stored in Git LFS") if text.startswith(_LFS) else File(text)
+    if text.startswith(_LFS):
+        return File("", problem="stored in Git LFS")
+    return File(text)
 
 
 # The part that is kept of an excessively large commit.
@@ -166,33 +177,37 @@ class PastCommit:
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
     """Return the last commits that are present, newest first, up to this number."""
-    found: list[PastCommit] = []
+    commits: list[PastCommit] = []
     oid = start
-    while oid and len(found) < most and not objects.absent([oid]):
-        found.append(commit_of(objects, oid))
-        oid = found[-1].parent
-    return found
+    while oid and len(commits) < most and not objects.absent([oid]):
+        commit = commit_of(objects, oid)
+        commits.append(commit)
+        oid = commit.parent
+    return commits
 
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
     """Return a commit that is present."""
-    head, _, message = (objects.read([oid])[oid] or b"").partition(b"\n\n")
-    fields: dict[str, list[str]] = {}
-    for line in head.split(b"\n"):
+    raw = objects.read([oid])[oid] or b""
+    headers, _, message = raw.partition(b"\n\n")
+    parents: list[str] = []
+    fields: dict[str, str] = {}  # the first value of each header
+    for line in headers.split(b"\n"):
         key, _, value = line.decode("utf-8", "replace").partition(" ")
-        fields.setdefault(key, []).append(value)
-    trees, parents, authors, committers = (
-        fields.get(key, []) for key in ("tree", "parent", "author", "committer")
-    )
-    author = "".join(authors[:1])
-    name, _, address = author.rpartition(">")[0].partition("<")
+        fields.setdefault(key, value)
+        if key == "parent":
+            parents.append(value)
+    # "author" and "committer" are `name <address> seconds zone`.
+    author, _, _ = fields.get("author", "").rpartition(">")
+    name, _, address = author.partition("<")
+    _, _, committer_time = fields.get("committer", "").rpartition(">")
     return PastCommit(
-        oid,
-        "".join(trees[:1]),
-        tuple(parents[:_PARENTS]),
-        (name.strip() or address.strip())[:_NAME],
-        _commit_time("".join(committers[:1]).rpartition(">")[2]),
-        message[-_MESSAGE:].decode("utf-8", "replace"),
+        oid=oid,
+        tree=fields.get("tree", ""),
+        parents=tuple(parents[:_PARENTS]),
+        author=(name.strip() or address.strip())[:_NAME],
+        at=_commit_time(committer_time),
+        message=message[-_MESSAGE:].decode("utf-8", "replace"),
     )
 
 
@@ -251,13 +266,15 @@ def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
-    """Yield (mode, name, binary object id). Raises `ValueError` if the data is not a tree."""
-    found = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
-    texts = sum(len(mode) + len(name) for mode, name, _ in found)
+    """Return (mode, name, binary object id) of each entry. Raises `ValueError` if the data is not a
+    tree.
+    """
+    lines = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
+    length_of_texts = sum(len(mode) + len(name) for mode, name, _ in lines)
     # Each entry also has a space, a NUL, and the id.
-    if texts + (width + 2) * len(found) != len(raw):
+    if length_of_texts + (width + 2) * len(lines) != len(raw):
         raise ValueError("this is not a tree")
-    return found
+    return lines
 
 
 def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
@@ -271,13 +288,16 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 
 def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield (path, entry, whether its content is needed) for a place, below the tree `root`.
+    """Yield (path, entry, whether its content is needed) for the files that a place wants, below
+    the tree `root`.
 
-    `read` returns a tree by its object id.
+    If a symbolic link or a file is in the way of the place's path, yield that instead. `read`
+    returns a tree by its object id.
     """
     entry = TreeEntry(FOLDER, root)
     path = ""
-    for name in filter(None, place.path.split("/")):
+    names = [name for name in place.path.split("/") if name]
+    for name in names:
         if not entry.is_folder:
             break
         tree = read(entry.oid)
@@ -286,11 +306,13 @@ def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEnt
         entry = tree[name]
         path = f"{path}/{name}" if path else name
 
-    reached = path == place.path.strip("/")
-    if entry.is_folder and reached and place.want in {"folder", "tree", "names", "files"}:
+    is_whole_path = path == place.path.strip("/")
+    wants_content_of_folder = place.want in {"folder", "tree", "names", "files"}
+    if entry.is_folder and is_whole_path and wants_content_of_folder:
         yield from _entries_wanted(read, path, entry, place)
     elif path:
-        yield path, entry, entry.is_file and reached and place.want != "exists"
+        needs_text = entry.is_file and is_whole_path and place.want != "exists"
+        yield path, entry, needs_text
 
 
 def _entries_wanted(
@@ -299,17 +321,19 @@ def _entries_wanted(
     folder: TreeEntry,
     place: Place,
 ) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield the entries of a folder that a place wants."""
-    for below, file in _listed(read, path, folder.oid, deep=place.want != "folder"):
-        if place.want == "files":
-            if not file.is_folder:
-                yield below, file, file.is_file
-        elif not file.is_file:
-            continue
+    """Yield (path, entry, whether its content is needed) for the entries of a folder that a place
+    wants.
+    """
+    with_subfolders = place.want != "folder"
+    for entry_path, entry in _listed(read, path, folder.oid, deep=with_subfolders):
+        if place.want == "files":  # symbolic links too, without content
+            if not entry.is_folder:
+                yield entry_path, entry, entry.is_file
         elif place.want == "names":
-            yield below, file, False
-        elif below.endswith(_MANIFESTS):
-            yield below, file, True
+            if entry.is_file:
+                yield entry_path, entry, False
+        elif entry.is_file and entry_path.endswith(_MANIFESTS):
+            yield entry_path, entry, True
 
 
 def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:

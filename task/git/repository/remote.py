@@ -20,7 +20,7 @@ from task.git import errors as git_errors
 from task.git.command import NO_FILTER, Git, Ran
 from task.git.errors import GitEnded, GitFailed
 from task.git.names import TO_WRITE
-from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, Kept, Lent
+from task.git.repository.bare_folder import REMOTE, BareFolder, Cache, CachedTip, CheckoutObjects
 from task.git.repository.objects import MissingObjectError, Objects
 from task.processes import Clock, weight
 from task.retry import again
@@ -73,7 +73,7 @@ class Pushed:
 
     head: str
     commit: str
-    was: str
+    old_commit: str
     replaces: bool = True  # the commit need not contain the branch's current commit
 
     @property
@@ -93,7 +93,7 @@ class Pushed:
         Without it, git also pushes to a branch that was deleted or reset in the meantime, which
         would bring the removed commits back. A commit on top of `was` does not force anything.
         """
-        return f"--force-with-lease={self.ref}:{self.was}"
+        return f"--force-with-lease={self.ref}:{self.old_commit}"
 
 
 class Remote:
@@ -120,7 +120,7 @@ class Remote:
         self._folder = BareFolder(git, url)
         self._filter = _SMALL if files else _PARTIAL
         if cache_dir:
-            self._borrow(cache_dir, url)
+            self._set_up_cache(cache_dir, url)
         self._shallow = True
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
@@ -128,7 +128,7 @@ class Remote:
     def _log_in(self) -> None:
         self._env = self._git.login(self._url, at_once=True)
 
-    def _borrow(self, cache_dir: str, url: str) -> None:
+    def _set_up_cache(self, cache_dir: str, url: str) -> None:
         """Use the objects that earlier runs cached, if the cache can be opened."""
         cache = Cache(cache_dir, url)
         problem = cache.open("sha1")
@@ -136,13 +136,13 @@ class Remote:
             self._git.log(f"warning: {problem}")
             return
         self._folder.cache = cache
-        self._filter = _WHOLE if cache.kept().whole else _PARTIAL
+        self._filter = _WHOLE if cache.last_tip().whole else _PARTIAL
 
-    def lend(self, lent: Lent) -> None:
+    def read_checkout(self, checkout_objects: CheckoutObjects) -> None:
         """Also read a checkout's objects. For a complete checkout, fetch complete history."""
-        self._folder.lent = lent
-        self._folder.object_format = lent.object_format
-        self._shallow = bool(lent.shallow)
+        self._folder.checkout_objects = checkout_objects
+        self._folder.object_format = checkout_objects.object_format
+        self._shallow = bool(checkout_objects.shallow)
         self._filter = _PARTIAL
 
     @property
@@ -157,15 +157,13 @@ class Remote:
         Return "" if the server does not have it, or cannot send single commits.
         """
         self._folder.create()
+        refspec = f"+{name}:refs/image-update/compared"
         while True:
+            depth = 1 if self._shallow else 0
             try:
-                self._fetch(
-                    "the commit to compare",
-                    [f"+{name}:refs/image-update/compared"],
-                    1 if self._shallow else 0,
-                )
+                self._fetch("the commit to compare", [refspec], depth)
             except GitFailed as error:
-                if any(words in error.err for words in _NO_COMMIT):
+                if _mentions(error.err, _NO_COMMIT):
                     return ""
                 if not self._switch_to_coarser(error):
                     raise self._failure(error, self.repo) from error
@@ -174,13 +172,13 @@ class Remote:
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
         """Fetch the history of these commits, as far as the server has it."""
-        refspecs = [f"+{oid}:refs/image-update/deep/{at}" for at, oid in enumerate(commits)]
+        refspecs = [f"+{oid}:refs/image-update/deep/{index}" for index, oid in enumerate(commits)]
         if self._filter != _WHOLE:
             self._filter = _PARTIAL
         try:
             self._fetch("the history of both sides", refspecs, depth)
         except GitFailed as error:
-            if not any(words in error.err for words in _NO_COMMIT):
+            if not _mentions(error.err, _NO_COMMIT):
                 raise self._failure(error, self.repo) from error
             self._git.log(f"{self.repo}: the server cannot send the history of a single commit")
 
@@ -218,14 +216,14 @@ class Remote:
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
         """Return (id or `ref: name`, ref) for each of the refs that exist."""
         options = ["--symref"] if symbolic else []
-        found = self._listed(" ".join(names), *options, REMOTE, *names)
+        listed = self._listed(" ".join(names), *options, REMOTE, *names)
         # an ls-remote pattern matches the end of a name
-        return [(value, ref) for value, ref in found if ref in names]
+        return [(value, ref) for value, ref in listed if ref in names]
 
     def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
-        """Yield (id or `ref: name`, ref) for the lines of ls-remote.
+        """Run `git ls-remote`, and yield (id or `ref: name`, ref) for each line of its output.
 
-        A server may have a million lines.
+        `what` is for the log. A server may send a million lines.
         """
         self._folder.create()
         run = partial(
@@ -241,24 +239,26 @@ class Remote:
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
         for line in BytesIO(out):
-            word, _, name = line.decode("utf-8", "replace").rstrip("\n").partition("\t")
-            yield word, name
+            value, _, ref = line.decode("utf-8", "replace").rstrip("\n").partition("\t")
+            yield value, ref
 
     def default_branch(self) -> tuple[str, str]:
         """Return the branch that the remote's HEAD points to, and its tip.
 
         Raises `SourceError` if there is none.
         """
-        lines = self.refs("HEAD", symbolic=True)
-        names = [
-            value.removeprefix("ref: ").removeprefix("refs/heads/")
-            for value, _ in lines
-            if value.startswith("ref:")
-        ]
-        tips = [value for value, _ in lines if not value.startswith("ref:")]
+        names = []
+        tips = []
+        listed = self.refs("HEAD", symbolic=True)
+        for value, _ in listed:
+            if value.startswith("ref:"):
+                names.append(value.removeprefix("ref: ").removeprefix("refs/heads/"))
+            else:
+                tips.append(value)
         if names:
-            return names[0], tips[0] if tips else ""
-        if lines:
+            tip = tips[0] if tips else ""
+            return names[0], tip
+        if listed:
             raise SourceError(
                 "HEAD does not point to a branch",
                 hint="specify a branch",
@@ -281,21 +281,22 @@ class Remote:
         if not split(self._git.url(self._url)).scheme.startswith("http"):
             branch, _ = self.default_branch()
             return branch, self.fetch_tips(branch)
-        default = cache(self.default_branch)
+
+        list_default = cache(self.default_branch)  # called meanwhile, and for the result below
         tip = self._fetch_branch(
             "HEAD",
-            1,
-            "base",
-            "the tip of the default branch",
-            default,
-            [_MEMORIES],
+            depth=1,
+            ref="base",
+            why="the tip of the default branch",
+            meanwhile=list_default,
+            more=[_MEMORIES],
             optional=True,
         )
-        found = self._fetched_tips()
-        branch, listed_tip = default()
+        tips = self._fetched_tips()
+        branch, listed_tip = list_default()
         if tip != listed_tip:  # the branch moved, or HEAD changed, between the responses
             return branch, self.fetch_tips(branch)
-        return branch, {**found, branch: tip}
+        return branch, {**tips, branch: tip}
 
     def fetch_tip(self, branch: str) -> str:
         """Fetch the branch's tip, with its trees, and return it.
@@ -315,32 +316,37 @@ class Remote:
         """Fetch the tips of a branch, of the memory branches, and of the existing head branches,
         and return them by name.
 
-        With `default`, also the tip of the default branch, if there is one, as `HEAD`.
-
-        A fetch fails if a requested branch is missing, but a pattern without a match is not an
-        error. A pattern also matches branches with longer names.
+        With `default`, also the tip of the default branch, if there is one, as `HEAD`. `meanwhile`
+        is called during the fetch.
         """
-        names = dict.fromkeys(heads)
-        patterns = [
-            f"+refs/heads/{prefix}*:refs/image-update/heads/{at}/x*"
-            for at, prefix in enumerate(names)
-        ]
+        more = [_MEMORIES]
+        # A fetch fails if a requested branch is missing, but a pattern without a match is not an
+        # error. A pattern also matches branches with longer names.
+        for index, head in enumerate(dict.fromkeys(heads)):
+            more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
+        if default:
+            more.append(_DEFAULT)
         why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
-        more = [_MEMORIES, *patterns, *([_DEFAULT] if default else [])]
         tip = self._fetch_branch(branch, 1, "base", why, meanwhile, more)
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
-        """Return the tips from the last fetch, by branch."""
-        with open(
-            os.path.join(self._folder.path, "FETCH_HEAD"),
-            encoding="utf-8",
-            errors="surrogateescape",
-        ) as file:
-            lines = list(file)
-        default_tips = [found[1] for line in lines if (found := _FETCHED_HEAD.match(line))]
-        tips = {found[2]: found[1] for line in lines if (found := _FETCHED.match(line))}
-        return {**tips, "HEAD": default_tips[0]} if default_tips else tips
+        """Return the tips from the last fetch, by branch. The default branch's tip is `HEAD`."""
+        tips: dict[str, str] = {}
+        default_tip = ""
+        path = os.path.join(self._folder.path, "FETCH_HEAD")
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                branch_match = _FETCHED.match(line)
+                if branch_match:
+                    tip, branch = branch_match.groups()
+                    tips[branch] = tip
+                default_match = _FETCHED_HEAD.match(line)
+                if default_match and not default_tip:
+                    default_tip = default_match[1]
+        if default_tip:
+            tips["HEAD"] = default_tip
+        return tips
 
     def fetch_head(self, branch: str) -> str:
         """Fetch a head branch's tip, with its trees, and return it, or "" if the branch does not
@@ -368,14 +374,17 @@ class Remote:
     ) -> str:
         """Fetch a branch's tip, with the finest filter that the server allows, and return it.
 
-        `more`: more refspecs to fetch. If the branch does not exist, return "" if it is `optional`,
-        else raise `SourceError`.
+        The tip is stored as `refs/image-update/<ref>`. `why` is for the log, `meanwhile` is called
+        during the fetch, and `more` are more refspecs to fetch. If the branch does not exist,
+        return "" if it is `optional`, else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
-        while True:
-            depth = depth if self._shallow else 0
+        messages = None
+        while messages is None:
+            if not self._shallow:
+                depth = 0  # the whole history
             try:
                 messages = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
@@ -383,21 +392,20 @@ class Remote:
                     if optional:
                         return ""
                     raise self._no_branch(branch) from error
-                # HEAD does not point to an existing branch
-                if _DEFAULT in more and "couldn't find remote ref HEAD" in error.err:
+                lacks_default = _DEFAULT in more and "couldn't find remote ref HEAD" in error.err
+                if lacks_default:  # HEAD does not point to an existing branch
                     more = [text for text in more if text != _DEFAULT]
-                    continue
-                if not self._switch_to_coarser(error):
+                elif not self._switch_to_coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
-                continue
-            if NO_FILTER in messages:
-                self._filter = _WHOLE
-            with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
-                tip = file.readline().partition("\t")[0]
-            if ref == "base" and depth:
-                # for later runs: everything below the tip is present, without history
-                self._folder.kept = Kept(tip, self._filter == _WHOLE)
-            return tip
+
+        if NO_FILTER in messages:
+            self._filter = _WHOLE
+        with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
+            tip, _, _ = file.readline().partition("\t")
+        if ref == "base" and depth:
+            # for later runs: everything below the tip is present, without history
+            self._folder.tip_to_cache = CachedTip(tip, self._filter == _WHOLE)
+        return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
         """Fetch the blobs that are missing."""
@@ -408,36 +416,44 @@ class Remote:
         try:
             self._fetch(counted(len(absent), "file"), oids=absent)
         except GitFailed as error:
-            if any(words in error.err for words in _FILTER_REFUSED):
+            if _mentions(error.err, _FILTER_REFUSED):
                 self._filter = _WHOLE
                 self.close()
                 raise StartAgain from error
             raise self._failure(error, self.subject(branch)) from error
 
-    def push(self, pushed: Pushed, options: Sequence[str] = (), more: Pushed | None = None) -> None:
-        """Push a commit to its branch, together with `more`: either both land or neither does.
+    def push(
+        self,
+        pushed: Pushed,
+        options: Sequence[str] = (),
+        also_pushed: Pushed | None = None,
+    ) -> None:
+        """Push a commit to its branch, together with `also_pushed`: both land or neither does.
 
         `options` are push options; if the server does not support them, push without them. Raises
         `RepositoryError`, `NotAtomicError`, and `Outpaced`, including if the branch already has
         this commit. After an `UnreachableError`, it is unknown whether the push landed.
         """
-        every = (pushed, more) if more else (pushed,)
-        push_options = [f"--push-option={option}" for option in options if self.takes_options]
+        every_push = (pushed, also_pushed) if also_pushed else (pushed,)
+        push_options = []
+        if self.takes_options:
+            push_options = [f"--push-option={option}" for option in options]
         run = partial(
             self._git.run,
             git_dir=self._folder.complete(),
             clock=self.clock,
         )
         try:
-            status_lines = self._sent(run, every, push_options).splitlines()
-            if any(line.startswith(b"=") for line in status_lines):  # "=": up to date
+            status_lines = self._sent(run, every_push, push_options).splitlines()
+            is_up_to_date = any(line.startswith(b"=") for line in status_lines)
+            if is_up_to_date:
                 raise Outpaced(f"{pushed.head}: another run has just created the same commit")
         except GitFailed as error:
-            if more and _NOT_ATOMIC in error.err:
+            if also_pushed and _NOT_ATOMIC in error.err:
                 self.atomic = False
                 raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
-                self._folder.cache.drop()
+                self._folder.cache.drop()  # it may be corrupt
             elif pushed.replaces and _lacks_objects(error.err):
                 raise Outpaced(
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
@@ -448,31 +464,34 @@ class Remote:
                     f"warning: {self.repo}: the server does not support push options, so they are"
                     " not sent"
                 )
-                return self.push(pushed, (), more)
-            raise self._refusal(error, every) from error
+                return self.push(pushed, (), also_pushed)
+            raise self._refusal(error, every_push) from error
 
     def _sent(
         self,
         run: Callable[..., Ran],
-        every: Sequence[Pushed],
+        every_push: Sequence[Pushed],
         options: Sequence[str],
     ) -> bytes:
-        """Send the commits in one push, and return git's status lines. Raises `GitFailed`."""
-        argv = (
-            "push",
-            "--porcelain",
-            "--no-verify",
-            *(["--atomic"] if len(every) > 1 else []),
-            *options,
-            *(item.lease for item in every),
-            REMOTE,
-            *(item.refspec for item in every),
-        )
-        with self._logged(f"push to {' and '.join(item.head for item in every)}"):
+        """Send the commits in one push, and return git's status lines. Raises `GitFailed`.
+
+        `run` runs git in the repository.
+        """
+        argv = ["push", "--porcelain", "--no-verify"]
+        if len(every_push) > 1:
+            argv.append("--atomic")
+        argv += options
+        argv += [pushed.lease for pushed in every_push]
+        argv.append(REMOTE)
+        argv += [pushed.refspec for pushed in every_push]
+
+        heads = " and ".join(pushed.head for pushed in every_push)
+        with self._logged(f"push to {heads}"):
             try:
                 return self._logged_in(partial(run, *argv)).out
             except GitFailed as error:
-                if not (every[0].replaces and _lacks_objects(error.err)):
+                may_be_new_branch = every_push[0].replaces
+                if not may_be_new_branch or not _lacks_objects(error.err):
                     raise
                 # A new branch whose base has moved since we fetched it: the server does not offer a
                 # commit that we have, so git wants to send history that we never had. Git can
@@ -480,52 +499,65 @@ class Remote:
                 # request, so only do it when needed.
                 return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
-    def _refusal(self, error: GitFailed, every: Sequence[Pushed]) -> Exception:
-        """Return the error for a rejected push.
+    def _refusal(self, error: GitFailed, every_push: Sequence[Pushed]) -> Exception:
+        """Return the error for a rejected push, about the branch that is the cause.
 
         In an atomic push, every branch is rejected because of a single branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
-        rejected = [line for line in lines if line.startswith("!")]
-        causes = [line for line in rejected if "atomic" not in line]
-        status = next(iter(causes or rejected), "")
-        guilty = next((pushed for pushed in every[1:] if f":{pushed.ref}\t" in status), every[0])
-        subject = self.subject(guilty.head)
-        return git_errors.refusal(status, error.err, subject, forced=guilty.replaces)
+        rejections = [line for line in lines if line.startswith("!")]
+        causes = [line for line in rejections if "atomic" not in line]
+        status = ""
+        if rejections:
+            status = causes[0] if causes else rejections[0]
+
+        rejected = every_push[0]
+        for pushed in every_push[1:]:
+            if f":{pushed.ref}\t" in status:
+                rejected = pushed
+                break
+        subject = self.subject(rejected.head)
+        return git_errors.refusal(status, error.err, subject, forced=rejected.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
         """Return whether the branch is at this commit, or recently was."""
         tip = self.tip(branch)
         if not tip:
             return False
-        return tip == commit or commit in (oid for oid, _, _ in self._recent_commits(branch))
+        if tip == commit:
+            return True
+        return any(oid == commit for oid, _, _ in self._recent_commits(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none."""
         if self.tip(branch) in ("", parent):
             return ""
-        for commit, commits_tree, parents in self._recent_commits(branch):
-            if commits_tree == tree and parents == [parent]:
+        for commit, tree_of_commit, parents in self._recent_commits(branch):
+            if tree_of_commit == tree and parents == [parent]:
                 return commit
         return ""
 
     def tip(self, branch: str) -> str:
         """Return the commit that a branch is at, or "" if the branch does not exist."""
-        return next((oid for oid, _ in self.refs(f"refs/heads/{branch}")), "")
+        refs = self.refs(f"refs/heads/{branch}")
+        if not refs:
+            return ""
+        oid, _ = refs[0]
+        return oid
 
     def _recent_commits(self, branch: str) -> list[tuple[str, str, list[str]]]:
         """Return (id, tree, parents) of a branch's last commits."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
             self._fetch("whether the commit arrived", [refspec], _LOOK_BACK)
-            lines = (
-                self.local("log", "--format=%H %T %P", "refs/image-update/look")
-                .decode()
-                .splitlines()
-            )
+            log = self.local("log", "--format=%H %T %P", "refs/image-update/look").decode()
         except GitFailed as error:
             raise self._failure(error, self.subject(branch)) from error
-        return [(oid, tree, parents) for oid, tree, *parents in map(str.split, lines)]
+        commits = []
+        for line in log.splitlines():
+            oid, tree, *parents = line.split()
+            commits.append((oid, tree, parents))
+        return commits
 
     def ready(self) -> str:
         """Return the folder of the fetched objects, for a command that does not contact the
@@ -545,44 +577,49 @@ class Remote:
         ).out
 
     def _ask(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command that does not change anything on the server. Retry a few times if the
-        server is unreachable or breaks off.
+        """Run a command that does not change anything on the server. Follow redirects, and retry a
+        few times if the server is unreachable or breaks off.
         """
 
-        def ask() -> Ran:
+        def run_redirected() -> Ran:
             while True:
                 try:
                     return self._logged_in(run)
                 except GitFailed as error:
-                    if not self._git.redirected(
+                    is_redirected = self._git.redirected(
                         self._url,
                         error,
                         REMOTE,
                         self._folder.path,
                         self.clock,
-                    ):
+                    )
+                    if not is_redirected:
                         raise
                     self._log_in()
 
-        def may_pass(error: GitFailed) -> bool:
-            # A retry would not help: the server stalled, or it would send too much data again.
-            why = "" if isinstance(error, GitEnded) else git_errors.broke_off(error.err)
-            if why:
-                self._git.log(f"warning: {self.repo}: {why}; trying again")
-            return bool(why)
+        def is_worth_a_retry(error: GitFailed) -> bool:
+            if isinstance(error, GitEnded):
+                # The server stalled, or it would send too much data again.
+                return False
+            problem = git_errors.broke_off(error.err)
+            if problem:
+                self._git.log(f"warning: {self.repo}: {problem}; trying again")
+            return bool(problem)
 
-        return again(ask, _PAUSES, GitFailed, may_pass, time.monotonic() + self._git.patience)
+        deadline = time.monotonic() + self._git.patience
+        return again(run_redirected, _PAUSES, GitFailed, is_worth_a_retry, deadline)
 
     def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command, and run it again if the server should have asked for the credentials
-        first.
+        """Run a command, and run it again if it failed because it sent credentials before the
+        server asked for them.
         """
         env = self._env
         try:
             return run(env=env)
         except GitFailed as error:
-            # otherwise a concurrent command has already noticed this
-            if self._env is env:
+            # If the environment has changed, a concurrent command has already noticed this.
+            is_first_to_notice = self._env is env
+            if is_first_to_notice:
                 if not self._git.ask_first(self._url, error):
                     raise
                 self._log_in()
@@ -596,9 +633,8 @@ class Remote:
         """
         began = time.monotonic()
         yield
-        size = sum(
-            file.stat().st_size for file in Path(self._folder.path, "objects/pack").glob("*.pack")
-        )
+        packs = Path(self._folder.path, "objects/pack").glob("*.pack")
+        size = sum(pack.stat().st_size for pack in packs)
         seconds = time.monotonic() - began
         self._git.log(f"{self.repo}: {why}: {size - self._size} bytes of objects, {seconds:.2f} s")
         self._size = size
@@ -611,70 +647,82 @@ class Remote:
         oids: Sequence[str] = (),
         meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch, and return git's output.
+        """Fetch refspecs, or the objects `oids`, and return git's output.
 
-        `oids` are fetched the way git itself fetches missing objects in a partial clone.
+        `oids` are fetched the way git itself fetches missing objects in a partial clone. `why` is
+        for the log, and `meanwhile` is called during the fetch.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
-        filters = [f"--filter={self._filter}"] if self._filter else []
-        # Later fetches get only new objects.
+        # Only the first fetch may be too large: later fetches get only new objects.
         may_be_too_large = self._filter == _SMALL and not self._size
-        options = ["--progress"] if may_be_too_large else []
+
+        # If git told the server which commits it has, the server would leave out everything that
+        # they refer to, which includes the objects `oids`.
+        negotiation = "noop" if oids else "default"
+        argv = ["-c", f"fetch.negotiationAlgorithm={negotiation}", "fetch", "--quiet", "--no-tags"]
+        if self._filter:
+            argv.append(f"--filter={self._filter}")
+        if may_be_too_large:
+            argv.append("--progress")
         if depth:
-            options.append(f"--depth={depth}")
+            argv.append(f"--depth={depth}")
         if oids:
-            options += ["--no-write-fetch-head", "--stdin"]
-        # With `haves`, the server would leave out everything that the tip refers to.
-        negotiation = ("-c", f"fetch.negotiationAlgorithm={'noop' if oids else 'default'}")
-        argv = (*negotiation, "fetch", "--quiet", "--no-tags", *filters, *options, REMOTE, *refs)
+            argv += ["--no-write-fetch-head", "--stdin"]
+        argv += [REMOTE, *refs]
+
         run = partial(
             self._git.run,
             *argv,
             git_dir=folder,
             clock=self.clock,
             stdin="".join(f"{oid}\n" for oid in oids),
+            meanwhile=meanwhile,
+            stop=self._too_large if may_be_too_large else None,
         )
         with self._logged(f"fetch {why}"):
-            return self._ask(
-                partial(
-                    run, meanwhile=meanwhile, stop=self._too_large if may_be_too_large else None
-                )
-            ).err
+            return self._ask(run).err
 
     def _too_large(self, messages: str) -> str:
-        """Return the reason to stop the transfer: without its files, the repository would arrive
-        sooner.
+        """Return the reason to stop the transfer if the repository is large, else "". Without its
+        files, a large repository arrives sooner.
+
+        `messages` are git's so far.
         """
         if NO_FILTER in messages:
             return ""
         has_many_objects = any(int(count) > _FEW for count in _COUNTED.findall(messages))
-        return _LARGE if has_many_objects or weight(self._folder.path) > _LIGHT else ""
+        if has_many_objects or weight(self._folder.path) > _LIGHT:
+            return _LARGE
+        return ""
 
     def _switch_to_coarser(self, error: GitFailed) -> bool:
-        """Switch to a coarser request that this server may support. Return whether there is one.
+        """Switch to a coarser request that this server may support, after a failed fetch. Return
+        whether there is one.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
         messages = error.err
         if isinstance(error, GitEnded):
-            is_large = messages.endswith(_LARGE)
-            if is_large:
-                self._filter = _PARTIAL
-                # the stopped fetch may have left a lock behind
-                self._restart(self._folder.object_format)
-            return is_large
-        if any(words in messages for words in _BROKEN):
+            if not messages.endswith(_LARGE):
+                return False
+            self._filter = _PARTIAL
+            # the stopped fetch may have left a lock behind
+            self._restart(self._folder.object_format)
+            return True
+        if _mentions(messages, _BROKEN):
             self.without_cache()
+
         if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._restart("sha256")
-        elif _NO_SHALLOW in messages and self._shallow:
+            return True
+        if _NO_SHALLOW in messages and self._shallow:
             self._shallow = False
             self._filter = _WHOLE
-        elif self._filter != _WHOLE and any(words in messages for words in _FILTER_REFUSED):
+            return True
+        if self._filter != _WHOLE and _mentions(messages, _FILTER_REFUSED):
             self._filter = _PARTIAL if self._filter == _SMALL else _WHOLE
-        else:
-            return False
-        return True
+            return True
+        return False
 
     def _no_branch(self, branch: str) -> TaskError:
         """Return the error for a missing branch: it may be a tag, or the repository may be
@@ -687,23 +735,21 @@ class Remote:
             subject,
         )
         try:
-            existing = {ref for _, ref in self.refs(tag, "HEAD")}
+            existing_refs = {ref for _, ref in self.refs(tag, "HEAD")}
         except TaskError:
             return missing
-        if not existing:
+        if not existing_refs:
             self._refuse_page(subject)
-        if tag in existing:
+        if tag in existing_refs:
             message = (
                 f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
                 " branch"
             )
             return SourceError(message, hint=TO_WRITE, subject=subject)
-        empty = "the repository may be empty: push a first commit, or specify another branch"
-        return SourceError(
-            missing.message,
-            hint=missing.hint if "HEAD" in existing else empty,
-            subject=subject,
-        )
+        hint = missing.hint
+        if "HEAD" not in existing_refs:
+            hint = "the repository may be empty: push a first commit, or specify another branch"
+        return SourceError(missing.message, hint=hint, subject=subject)
 
     def _refuse_page(self, subject: str) -> None:
         """Raise `RepositoryError` if a seemingly empty repository is a web page.
@@ -721,7 +767,12 @@ def _lacks_objects(messages: str) -> bool:
     never fetched.
     """
     lines_from_git = [line for line in messages.splitlines() if not line.startswith("remote:")]
-    return any(words in line for line in lines_from_git for words in _NEVER_FETCHED)
+    return any(_mentions(line, _NEVER_FETCHED) for line in lines_from_git)
+
+
+def _mentions(messages: str, phrases: Collection[str]) -> bool:
+    """Return whether git's messages contain one of these phrases."""
+    return any(phrase in messages for phrase in phrases)
 
 
 T = TypeVar("T")
@@ -744,6 +795,7 @@ def restarted(
             try:
                 return work()
             except MissingObjectError:
+                # If there is a cache, this raises `StartAgain`: only the cache may lack the object.
                 remote.without_cache()
                 raise
         except StartAgain:
