@@ -5,7 +5,7 @@ GraphQL).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
@@ -76,41 +76,48 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`.
+        """Return the open request from `head` into `base`, else the newest, or None.
 
         The owner is part of the query, so query again if the owner has been renamed.
         """
-        found = self._requests(base, head)
-        # the new page ends with owner/repository
-        owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
-        if not found and owner and owner.lower() != self._owner.lower():
-            self._owner = owner
-            found = self._requests(base, head)
-        ours = [pull for pull in found if self._is_ours(pull, base, head)]
-        ours.sort(
-            key=lambda request: (request["state"] == "open", request["number"]),
-            reverse=True,
-        )
-        return self._in_its_queue(ours[0]) if ours else None
+        pulls = self._requests(base, head)
+        new_owner = self._new_owner()
+        if not pulls and new_owner:
+            self._owner = new_owner
+            pulls = self._requests(base, head)
+        ours = [pull for pull in pulls if self._is_ours(pull, base, head)]
+        if not ours:
+            return None
+        newest = max(ours, key=lambda pull: (pull["state"] == "open", pull["number"]))
+        return self._in_its_queue(newest)
+
+    def _new_owner(self) -> str:
+        """Return the owner's new name if GitHub reported that the repository has moved, else ""."""
+        page_without_repository = self._client.moved_to.rpartition("/")[0]  # …/owner/repository
+        owner = page_without_repository.rpartition("/")[2]
+        return owner if owner.lower() != self._owner.lower() else ""
 
     def ask(self, number: str) -> Any:
         """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
-        merged = bool(pull.get("merged_at"))
+        """Convert GitHub's data about a request to our form."""
         is_open = pull["state"] == "open"
+        state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
+        merge_commit = ""  # for an open request, GitHub returns a test merge
+        if pull.get("merged_at"):
+            state = "merged"
+            merge_commit = str(pull.get("merge_commit_sha") or "")
         conflicts = is_open and pull.get("mergeable") is False
         return Proposed(
             url=str(pull["html_url"]),
             number=str(pull["number"]),
-            state="merged" if merged else ("open" if is_open else "closed"),
+            state=state,
             title=str(pull["title"]),
             body=(pull["body"] or "").replace("\r\n", "\n"),
             head_commit=str(pull["head"]["sha"]),
-            # for an open request, this is only a test merge
-            merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
+            merge_commit=merge_commit,
             conflicts=conflicts,
             note=f"it conflicts with {pull['base']['ref']}" if conflicts else "",
         )
@@ -120,66 +127,60 @@ class GitHub(Host):
         return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
+        """Open a request, and return GitHub's data about it.
+
+        If the repository does not support drafts, open it without. Raises `AlreadyThere` if one is
+        already open for this branch, and `Outpaced` if the branch has no changes.
+        """
         what = "open the pull request"
         answer = self._open(proposal, what, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             answer = self._open(proposal, what, draft=False)
-        if answer.status == 422 and b"pull request already exists" in answer.body.lower():
+        if answer.status == 201:
+            return self._client.parsed(answer, what)
+        message = answer.body.lower()
+        if answer.status == 422 and b"pull request already exists" in message:
             raise AlreadyThere
-        if answer.status == 422 and b"no commits between" in answer.body.lower():
+        if answer.status == 422 and b"no commits between" in message:
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
-        if answer.status != 201:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        raise self._client.refused(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
-        path = f"{self._path}/pulls/{pull['number']}"
-        text = {"title": title, "body": body}
+        """Change a request's title and text, and return GitHub's new data about it."""
         return self._client.json(
             "PATCH",
-            path,
+            f"{self._path}/pulls/{pull['number']}",
             "update the pull request",
-            json=text,
+            json={"title": title, "body": body},
             again=True,
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`."""
-        issue = f"{self._path}/issues/{pull['number']}"
+        """Set the proposal's labels, people, and auto-merge if they are missing.
+
+        Failures become notes.
+        """
+        issue_path = f"{self._path}/issues/{pull['number']}"
         labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
         if labels:
             with notes.tried("labels", "label", *labels):
                 self._client.ask(
                     "POST",
-                    f"{issue}/labels",
+                    f"{issue_path}/labels",
                     "set labels",
                     json={"labels": labels},
                     again=True,
                 )
-        assigned = (user["login"] for user in pull["assignees"] or ())
-        people = missing(proposal.assignees, assigned)
-        if people:
-            with notes.tried("assignees", "assignee", *people):
-                response = self._client.json(
-                    "POST",
-                    f"{issue}/assignees",
-                    "assign people",
-                    json={"assignees": people},
-                    again=True,
-                )
-                # GitHub silently ignores people whom it does not accept.
-                accepted = (user["login"] for user in response.get("assignees") or ())
-                ignored = missing(people, accepted)
-                if ignored:
-                    notes.add(
-                        f"not assigned, because they do not have push access: {', '.join(ignored)}",
-                        "assignee",
-                        *ignored,
-                    )
+
+        present_assignees = (user["login"] for user in pull["assignees"] or ())
+        assignees = missing(proposal.assignees, present_assignees)
+        if assignees:
+            with notes.tried("assignees", "assignee", *assignees):
+                self._assign(f"{issue_path}/assignees", assignees, notes)
+
         with notes.tried("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(pull, proposal, notes)
+
         request = self.proposed(pull)
         if proposal.auto_merge and not pull.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
@@ -188,14 +189,12 @@ class GitHub(Host):
         return request, pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        path = f"{self._path}/pulls/{pull['number']}"
-        text = {"body": body, "state": "closed"}
+        """Close the open request, with this text."""
         self._client.ask(
             "PATCH",
-            path,
+            f"{self._path}/pulls/{pull['number']}",
             "close the pull request",
-            json=text,
+            json={"body": body, "state": "closed"},
             again=True,
         )
 
@@ -221,9 +220,29 @@ class GitHub(Host):
             return request
         return thrown_out(request, self._auto_merge.thrown_out(request.number))
 
+    def _assign(self, path: str, names: list[str], notes: Notes) -> None:
+        """Add these assignees at this API path. Those whom GitHub ignores become a note."""
+        response = self._client.json(
+            "POST",
+            path,
+            "assign people",
+            json={"assignees": names},
+            again=True,
+        )
+        # GitHub silently ignores people whom it does not accept.
+        accepted = (user["login"] for user in response.get("assignees") or ())
+        ignored = missing(names, accepted)
+        if ignored:
+            notes.add(
+                f"not assigned, because they do not have push access: {', '.join(ignored)}",
+                "assignee",
+                *ignored,
+            )
+
     def _protected_otherwise(self, name: str) -> bool:
-        """Return whether an existing branch has an older branch protection. The list of protections
-        is not available.
+        """Return whether an existing branch with a similar name has an older branch protection.
+
+        The list of protections is not available.
         """
         variables = {
             "owner": self._owner,
@@ -235,8 +254,8 @@ class GitHub(Host):
         response = self._client.json("POST", graphql(self.place.api), what, json=body)
         if not isinstance(value_at(response, "data"), dict):
             return True  # unknown, so do not claim that others may push
-        refs = mappings(value_at(response, "data", "repository", "refs"), "nodes")
-        return any(dig(ref, "refUpdateRule", "pattern") for ref in refs)
+        branches = mappings(value_at(response, "data", "repository", "refs"), "nodes")
+        return any(dig(branch, "refUpdateRule", "pattern") for branch in branches)
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's newest requests.
@@ -255,7 +274,8 @@ class GitHub(Host):
         return mappings(self._client.json("GET", path, "find the pull request", params=params))
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Return whether the head branch is in the repository itself.
+        """Return whether a request is from `head` into `base`, with the head branch in the
+        repository itself.
 
         A fork's branch may have any name.
         """
@@ -286,28 +306,30 @@ class GitHub(Host):
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Request reviews from people and teams.
+        """Request reviews from people and teams (`organization/team`) who are not requested yet.
 
         If GitHub rejects a reviewer, still request the others.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
         teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
-        users = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
-        slugs = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
+        new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
+        new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
+
+        # GitHub rejects all of them if it rejects one, so then request one at a time
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
-        if len(users) + len(slugs) > 1:
-            everyone = {"reviewers": users, "team_reviewers": slugs}
+        if len(new_people) + len(new_teams) > 1:
+            everyone = {"reviewers": new_people, "team_reviewers": new_teams}
             if self._request_reviews(path, everyone) is None:
                 return
-        for name in users:
+        for name in new_people:
             error = self._request_reviews(path, {"reviewers": [name]})
             if error:
                 notes.add(f"{name} was not asked to review: {error.message}", "reviewer", name)
-        for slug in slugs:
-            error = self._request_reviews(path, {"team_reviewers": [slug]})
+        for team in new_teams:
+            error = self._request_reviews(path, {"team_reviewers": [team]})
             if error:
-                message = f"{slug} was not asked to review: {error.message}"
-                notes.add(message, "reviewer", teams[slug])
+                message = f"{team} was not asked to review: {error.message}"
+                notes.add(message, "reviewer", teams[team])
 
     def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Request reviews. Return the error, or None if GitHub accepted all of them."""
@@ -338,22 +360,21 @@ class GitHubComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`."""
+        """Yield our own comments on a request that contain the mark, newest first."""
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
             for comment in reversed(mappings(page, "nodes")):
-                if comment.get("viewerDidAuthor") is True and self.holds(
-                    dig(comment, "body"),
-                    mark,
-                ):
+                body = dig(comment, "body")
+                if comment.get("viewerDidAuthor") is True and self.holds(body, mark):
                     yield Comment(
-                        dig(comment, "fullDatabaseId"),
-                        dig(comment, "body"),
-                        dig(comment, "url"),
+                        number=dig(comment, "fullDatabaseId"),
+                        body=body,
+                        url=dig(comment, "url"),
                     )
             before = dig(page, "pageInfo", "startCursor")
-            if page["pageInfo"]["hasPreviousPage"] is not True or not before:
+            has_older_page = page["pageInfo"]["hasPreviousPage"] is True
+            if not has_older_page or not before:
                 return
 
     def add(self, request: str, body: str) -> str:
@@ -363,11 +384,10 @@ class GitHubComments(Comments):
         return dig(response, "html_url")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
-        """Like `Comments.change`."""
-        path = f"{self._path}/issues/comments/{comment.number}"
+        """Change a comment's text, and return its URL."""
         response = self._client.json(
             "PATCH",
-            path,
+            f"{self._path}/issues/comments/{comment.number}",
             "edit the comment",
             json={"body": body},
             again=True,
@@ -375,9 +395,9 @@ class GitHubComments(Comments):
         return dig(response, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
-        """Return the newest hundred comments, or the hundred before `before`.
+        """Return the newest hundred comments, or the hundred before the cursor `before`.
 
-        Errors also have status 200.
+        Raises `RepositoryError` if there are errors, which also have status 200.
         """
         owner, name = self.place.project
         variables = {
@@ -386,13 +406,12 @@ class GitHubComments(Comments):
             "number": int(request),
             "before": before,
         }
-        body = {"query": COMMENTS, "variables": variables}
         what = "find the comment"
         answer = self._client.ask(
             "POST",
             graphql(self.place.api),
             what,
-            json=body,
+            json={"query": COMMENTS, "variables": variables},
             again=True,
         )
         data = self._client.parsed(answer, what).get("data") or {}
@@ -427,15 +446,13 @@ class GitHubDeployments(Deployments):
         self._statuses = GitHubClient(reach, self.statuses_need, self.stays)
 
     def create(self, deployment: Deployment) -> str:
-        """Like `Deployments.create`.
-
-        Without `required_contexts`, GitHub would wait for all of the commit's checks.
-        """
+        """Create a deployment in this state, and return its number."""
         body = {
             "ref": deployment.commit,
             "environment": deployment.environment,
             "task": TASK,
             "auto_merge": False,
+            # without this, GitHub would wait for all of the commit's checks
             "required_contexts": [],
             "description": _short_description(deployment.description),
         }
@@ -446,19 +463,19 @@ class GitHubDeployments(Deployments):
         return number
 
     def find(self, deployment: Deployment) -> str:
-        """Like `Deployments.find`; the newest comes first."""
+        """Return the number of our newest deployment of this commit to this environment, or ""."""
         params = {
             "sha": deployment.commit,
             "environment": deployment.environment,
             "task": TASK,
-            "per_page": 1,
+            "per_page": 1,  # the newest comes first
         }
         what = f"find the deployment to {deployment.environment}"
-        found = self._client.json("GET", f"{self._path}/deployments", what, params=params)
-        return dig(mappings(found), 0, "id")
+        response = self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        return dig(mappings(response), 0, "id")
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """Like `Deployments.change`."""
+        """Set the deployment's state."""
         body = {
             "state": deployment.state,
             "description": _short_description(deployment.description),
@@ -470,17 +487,16 @@ class GitHubDeployments(Deployments):
         self._client.ask("POST", path, what, json=_only_given(body), again=True)
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Like `Deployments.sum_up`."""
+        """Set the commit's status for all deployments together."""
         body = {
             "state": status.state,
             "context": status.context,
             "description": _short_description(status.description),
             "target_url": web_page(status.run),
         }
-        path = f"{self._path}/statuses/{path_part(status.commit)}"
         self._statuses.ask(
             "POST",
-            path,
+            f"{self._path}/statuses/{path_part(status.commit)}",
             "set the commit's status",
             json=_only_given(body),
             again=True,
@@ -501,6 +517,10 @@ def _only_given(body: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Return a repository's address. `root` is the URL of the host's web pages.
+
+    On Enterprise Server, the API is on the same host.
+    """
     if len(remote.parts) != 2:
         raise names_none("GitHub", "https://github.com/owner/repository")
     host = split(root).authority

@@ -80,7 +80,7 @@ class Asked:
         if origin is None:
             return Proof("signature", signer)
         repositories = ", ".join(origin.repositories)
-        builder = next(iter(origin.builders), "")
+        builder = origin.builders[0] if origin.builders else ""
         return Proof(origin.kind, signer, repositories, origin.ref, origin.workflow, builder)
 
     def _signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
@@ -93,7 +93,8 @@ class Asked:
             try:
                 return check.signer(signature)
             except Malformed as error:
-                first_message = first_message or error.message
+                if not first_message:
+                    first_message = error.message
         raise Malformed(first_message)
 
     @property
@@ -128,12 +129,14 @@ class Evidence:
             return
         # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub
         # everything as referrers.
-        tags = partial(self._of_tag, "att")
-        referrers = partial(self._referring, (*PREDICATES, SIGNED))
-        tagged = self._manifest(signature_tag(self._digest))
-        places = (tags, referrers) if tagged else (referrers, tags)
-        for place in places:
-            yield from place()
+        predicates = (*PREDICATES, SIGNED)
+        uses_tags = self._manifest(signature_tag(self._digest))
+        if uses_tags:
+            yield from self._of_tag("att")
+            yield from self._referring(predicates)
+        else:
+            yield from self._referring(predicates)
+            yield from self._of_tag("att")
         yield from self._of_tag("sig")
 
     def _of_tag(self, ending: str) -> Iterator[Layer]:
@@ -149,7 +152,7 @@ class Evidence:
         """Yield the layers of the manifests that refer to the image and claim one of these
         predicates, in the order of `predicates`, and last, those that do not claim any.
         """
-        candidates = []
+        candidates: list[tuple[int, str]] = []  # position and digest
         for referrer in self._referrers():
             # a manifest without a type may be a signature
             if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):
@@ -160,7 +163,8 @@ class Evidence:
             elif predicate in predicates:
                 candidates.append((predicates.index(predicate), referrer.digest))
         candidates.sort(key=lambda candidate: candidate[0])
-        for _, digest in candidates[:MOST]:
+
+        for _position, digest in candidates[:MOST]:
             manifest = self._manifest(digest)
             if manifest is not None:
                 yield from layers(manifest.data)
@@ -213,6 +217,7 @@ class Prover:
         answer = ask()
         if _final(answer) or time.monotonic() >= end:
             return answer
+
         wanted = "a signature"
         why: object = answer
         if isinstance(answer, Verdict):
@@ -220,6 +225,7 @@ class Prover:
             if answer.rule == "provenance":
                 wanted = "provenance"
         self._log(f"waiting for {wanted} of {question.image.reference}: {why}")
+
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_final, answer, ask, pauses, end)
         if not _final(answer):
@@ -227,12 +233,12 @@ class Prover:
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof for the last requirement, or the first refusal."""
+        """Return the proof for the last requirement, or the first refusal, or an error."""
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
-            for asked in self._requirements(question):
-                answer = self._proved(question, evidence, asked)
+            for requirement in self._requirements(question):
+                answer = self._proved(question, evidence, requirement)
                 if isinstance(answer, Verdict):
                     return answer
         except TaskError as error:
@@ -257,6 +263,7 @@ class Prover:
                 unread = error
         if unread:
             raise unread
+
         singular = "provenance" if asked.of_build else "signature"
         plural = "statements" if asked.of_build else "signatures"
         because = objections[0] if objections else f"the registry has no {singular}"
