@@ -154,15 +154,17 @@ class Azure(Host):
 
         Lists are sorted newest first, and truncate descriptions, so the request is then read alone.
         """
-        path = f"{self._path}/pullrequests"
-        what = f"find the pull request for {head}"
-        params = {
-            "searchCriteria.sourceRefName": f"refs/heads/{head}",
-            "searchCriteria.targetRefName": f"refs/heads/{base}",
-            "searchCriteria.status": "all",
-            "$top": 50,
-        }
-        response = self._client.json("GET", path, what, params=params)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pullrequests",
+            f"find the pull request for {head}",
+            params={
+                "searchCriteria.sourceRefName": f"refs/heads/{head}",
+                "searchCriteria.targetRefName": f"refs/heads/{base}",
+                "searchCriteria.status": "all",
+                "$top": 50,
+            },
+        )
         ours = [
             pull
             for pull in mappings(response, "value")
@@ -312,10 +314,16 @@ class Azure(Host):
         project_id = dig(repository, "project", "id")
         repository_id = dig(repository, "id")
         folder = name.rpartition("/")[0] or name
-        path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
-        query = {"token": azure_token(project_id, repository_id, folder), "recurse": "false"}
-        response = self._client.json("GET", path, what, params=query)
-        return open_on_azure(listed(response, "value"))
+        permissions = self._client.json(
+            "GET",
+            f"/_apis/accesscontrollists/{AZURE_NAMESPACE}",
+            what,
+            params={
+                "token": azure_token(project_id, repository_id, folder),
+                "recurse": "false",
+            },
+        )
+        return open_on_azure(listed(permissions, "value"))
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if Azure does not report it."""
@@ -351,12 +359,16 @@ class Azure(Host):
 
         Raises `ForgeError` if there is none, or more than one.
         """
-        params = {
-            "searchFilter": "General",
-            "filterValue": name,
-            "queryMembership": "None",
-        }
-        response = self._people.json("GET", "/_apis/identities", f"look up {name}", params=params)
+        response = self._people.json(
+            "GET",
+            "/_apis/identities",
+            f"look up {name}",
+            params={
+                "searchFilter": "General",
+                "filterValue": name,
+                "queryMembership": "None",
+            },
+        )
         similar = elements(response, "value")
         exact = [
             identity for identity in similar if name.casefold() in _names_of_identity(identity)
@@ -387,22 +399,29 @@ class Azure(Host):
         if strategy:
             options["mergeStrategy"] = strategy
 
-        body = {
-            "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
-            "completionOptions": options,
-        }
-        path = f"{self._path}/pullrequests/{path_part(request.number)}"
-        self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
+        self._client.ask(
+            "PATCH",
+            f"{self._path}/pullrequests/{path_part(request.number)}",
+            "set auto-complete",
+            json={
+                "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
+                "completionOptions": options,
+            },
+            again=True,
+        )
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
         """Return the branch's enabled policies, or an empty list if we are not allowed to read
         them.
         """
         _organization, project, _repository = self.place.project
-        path = f"/{path_part(project)}/_apis/git/policy/configurations"
-        params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
         try:
-            response = self._client.json("GET", path, "read policies", params=params)
+            response = self._client.json(
+                "GET",
+                f"/{path_part(project)}/_apis/git/policy/configurations",
+                "read policies",
+                params={"repositoryId": repository, "refName": f"refs/heads/{base}"},
+            )
         except (ForgeError, RepositoryError):
             return []
         return [policy for policy in mappings(response, "value") if policy.get("isEnabled")]

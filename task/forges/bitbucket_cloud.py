@@ -143,13 +143,16 @@ class BitbucketCloud(Host):
             f"destination.branch.name = {_query_string(base)}",
             f"({states})",
         )
-        query = {
-            "q": " AND ".join(conditions),
-            "sort": "-created_on",
-            "pagelen": _PAGE,
-        }
-        what = f"find the pull request for {head}"
-        response = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pullrequests",
+            f"find the pull request for {head}",
+            params={
+                "q": " AND ".join(conditions),
+                "sort": "-created_on",
+                "pagelen": _PAGE,
+            },
+        )
         return [
             pull
             for pull in elements(response, "values")
@@ -163,8 +166,11 @@ class BitbucketCloud(Host):
         short_commit = request.merge_commit  # Bitbucket only returns the first twelve digits
         if not short_commit:
             return request
-        path = f"{self._path}/commit/{path_part(short_commit)}"
-        commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
+        commit = self._client.json(
+            "GET",
+            f"{self._path}/commit/{path_part(short_commit)}",
+            f"read the merge commit of pull request {number}",
+        )
         return replace(request, merge_commit=dig(commit, "hash") or short_commit)
 
     def ask(self, number: str) -> Any:
@@ -220,8 +226,12 @@ class BitbucketCloud(Host):
             "close_source_branch": self.ours_to_delete(proposal),
             "draft": proposal.draft,
         }
-        what = f"open a pull request from {proposal.head} into {proposal.base}"
-        pull = self._sent("POST", f"{self._path}/pullrequests", body, what)
+        pull = self._sent(
+            "POST",
+            f"{self._path}/pullrequests",
+            body,
+            f"open a pull request from {proposal.head} into {proposal.base}",
+        )
         request = self.proposed(pull)
         if not same(request, proposal):  # it was already open, so Bitbucket only changed the title
             raise AlreadyThere(request)
@@ -252,26 +262,33 @@ class BitbucketCloud(Host):
         return self.proposed(pull), pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        found, _pull = self.write(pull, dig(pull, "title"), body)
-        path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
-        self._client.ask("POST", path, f"decline pull request {found.number}")
+        """Decline the open request, with this text."""
+        request, _pull = self.write(pull, dig(pull, "title"), body)
+        self._client.ask(
+            "POST",
+            f"{self._path}/pullrequests/{path_part(request.number)}/decline",
+            f"decline pull request {request.number}",
+        )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/branch-restrictions"
-        query = {"kind": "push", "pagelen": 100}
-        found = self._client.json("GET", path, "read the branch restrictions", params=query)
-        return open_on_bitbucket_cloud(listed(found, "values"), name)
+        """Return whether other users may push a branch with this name."""
+        restrictions = self._client.json(
+            "GET",
+            f"{self._path}/branch-restrictions",
+            "read the branch restrictions",
+            params={"kind": "push", "pagelen": 100},
+        )
+        return open_on_bitbucket_cloud(listed(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
-        path = f"{self._path}/refs/branches/{quote(head)}"
-        return dig(
-            self._client.json("GET", path, f"read the branch {head}", fine=(404,)),
-            "target",
-            "hash",
+        """Return the head branch's current commit, or "" if there is no such branch."""
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/refs/branches/{quote(head)}",
+            f"read the branch {head}",
+            fine=(404,),
         )
+        return dig(branch, "target", "hash")
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the newer build's request if the branch has moved on, else None.
@@ -286,7 +303,12 @@ class BitbucketCloud(Host):
         if tip in ("", our_commit):
             return None
         find_newest = partial(self.newest, proposal.base, proposal.head)
-        newest = until(_is_open_request, None, find_newest, _PAUSES)
+        newest = until(
+            lambda request: request is not None and request.state == "open",
+            None,
+            find_newest,
+            _PAUSES,
+        )
         if newest is None or newest.state != "open":
             return None
         return replace(newest, head_commit=tip, note=MOVED)
@@ -297,13 +319,15 @@ class BitbucketCloud(Host):
         Raises `Overtaken` if it has been merged or declined.
         """
         number = self.proposed(pull).number
-        path = f"{self._path}/pullrequests/{path_part(number)}"
-        what = f"update pull request {number}"
         # Bitbucket removes reviewers that are not sent
         reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
-        body = {"reviewers": reviewers, **fields}
         try:
-            return self._sent("PUT", path, body, what)
+            return self._sent(
+                "PUT",
+                f"{self._path}/pullrequests/{path_part(number)}",
+                {"reviewers": reviewers, **fields},
+                f"update pull request {number}",
+            )
         except ForgeError:
             current = self.proposed(self.ask(number))
             if current.state == "open":
@@ -346,11 +370,13 @@ class BitbucketCloud(Host):
         Raises `ForgeError` if there is none, or more than one.
         """
         workspace, _repository = self.place.project
-        path = f"/workspaces/{path_part(workspace)}/members"
-        what = f"look up the reviewer {name}"
         for field in ("nickname", "account_id"):
-            query = {"q": f"user.{field} = {_query_string(name)}"}
-            members = list(self._pages(path, query, what))
+            matching = self._pages(
+                f"/workspaces/{path_part(workspace)}/members",
+                {"q": f"user.{field} = {_query_string(name)}"},
+                f"look up the reviewer {name}",
+            )
+            members = list(matching)
             if len(members) != 1:
                 continue
             uuid = dig(members[0], "user", "uuid")
@@ -375,12 +401,9 @@ class BitbucketCloud(Host):
             if not path:
                 return
             if origin(path) != origin(self.place.api):
-                message = (
-                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
-                    f" {what}"
-                )
                 raise ForgeError(
-                    message,
+                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
+                    f" {what}",
                     hint="check the Git host in --forge or the URL",
                 )
 
@@ -394,12 +417,11 @@ class CloudComments(Comments):
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
         """Yield the comments on a request that contain the mark, newest first."""
         for page in range(1, COMMENT_PAGES + 1):
-            params = {"sort": "-created_on", "pagelen": COMMENT_PAGE, "page": page}
             response = self._client.json(
                 "GET",
                 self._comments(request),
                 "find the comment",
-                params=params,
+                params={"sort": "-created_on", "pagelen": COMMENT_PAGE, "page": page},
             )
             for comment in mappings(response, "values"):
                 body = dig(comment, "content", "raw")
@@ -409,8 +431,7 @@ class CloudComments(Comments):
                         body=body,
                         url=dig(comment, "links", "html", "href"),
                     )
-            is_last_page = not dig(response, "next")
-            if is_last_page:
+            if not dig(response, "next"):  # the last page
                 return
 
     def add(self, request: str, body: str) -> str:
@@ -433,10 +454,6 @@ class CloudComments(Comments):
 
     def _comments(self, request: str) -> str:
         return f"{self._path}/pullrequests/{path_part(request)}/comments"
-
-
-def _is_open_request(request: Proposed | None) -> bool:
-    return request is not None and request.state == "open"
 
 
 def _query_string(text: str) -> str:

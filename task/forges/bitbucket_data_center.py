@@ -87,14 +87,8 @@ class BitbucketDataCenter(Host):
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """Return the open request from `head` into `base`, else the newest, or None."""
-        query = {
-            "direction": "OUTGOING",
-            "at": f"refs/heads/{head}",
-            "state": "ALL",
-            "order": "NEWEST",
-        }
         newest: Proposed | None = None
-        for pull in self._pages(query, f"find the pull request for {head}"):
+        for pull in self._requests(head):
             if not self._belongs(pull, base, head):
                 continue
             request = self.proposed(pull)
@@ -105,9 +99,13 @@ class BitbucketDataCenter(Host):
         return newest
 
     def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
-        path = f"{self._path}/pull-requests/{path_part(number)}"
-        return mapping(self._client.json("GET", path, f"read pull request {number}"))
+        """Return Bitbucket's data about a request."""
+        pull = self._client.json(
+            "GET",
+            f"{self._path}/pull-requests/{path_part(number)}",
+            f"read pull request {number}",
+        )
+        return mapping(pull)
 
     def proposed(self, pull: Any) -> Proposed:
         """Convert Bitbucket's data about a request to our form."""
@@ -191,20 +189,29 @@ class BitbucketDataCenter(Host):
         return self.proposed(pull), pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        found, pull = self.write(pull, dig(pull, "title"), body)
-        path = f"{self._path}/pull-requests/{path_part(found.number)}"
+        """Decline the open request, with this text."""
+        request, pull = self.write(pull, dig(pull, "title"), body)
         version = {"version": pull.get("version")}
-        what = f"decline pull request {found.number}"
-        self._client.ask("POST", f"{path}/decline", what, params=version, json=version)
+        self._client.ask(
+            "POST",
+            f"{self._path}/pull-requests/{path_part(request.number)}/decline",
+            f"decline pull request {request.number}",
+            params=version,
+            json=version,
+        )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Uses another part of the API."""
+        """Return whether other users may push a branch with this name. Uses another part of the
+        API.
+        """
         root = self.place.api.removesuffix("/api/1.0")
-        path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
-        query = {"type": "read-only", "limit": 1000}
-        found = self._client.json("GET", path, "read the branch permissions", params=query)
-        return open_on_data_center(listed(found, "values"), name)
+        restrictions = self._client.json(
+            "GET",
+            f"{root}/branch-permissions/2.0{self._path}/restrictions",
+            "read the branch permissions",
+            params={"type": "read-only", "limit": 1000},
+        )
+        return open_on_data_center(listed(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if there is no such branch."""
@@ -237,13 +244,13 @@ class BitbucketDataCenter(Host):
             "version": pull.get("version"),
             "title": title,
             "description": body,
-            "reviewers": _as_reviewers(reviewers),
+            "reviewers": [{"user": {"name": name}} for name in reviewers],
         }
         answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
 
         if _has_error_class(answer, "InvalidPullRequestReviewersException"):
             accepted = self._accepted_reviewers(answer, reviewers, notes)
-            fields["reviewers"] = _as_reviewers(accepted)
+            fields["reviewers"] = [{"user": {"name": name}} for name in accepted]
             answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
 
         if _has_error_class(
@@ -297,16 +304,19 @@ class BitbucketDataCenter(Host):
 
     def _check_auto_merge_version(self) -> None:
         """Raise `ForgeError` if this Bitbucket is too old for auto-merge."""
-        path = "/application-properties"
-        properties = self._client.json("GET", path, "read Bitbucket's version")
+        properties = self._client.json(
+            "GET",
+            "/application-properties",
+            "read Bitbucket's version",
+        )
         major_and_minor = dig(properties, "version").split(".")[:2]
         release = tuple(int(part) for part in major_and_minor if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
-            message = (
+            raise ForgeError(
                 f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
-                " newer"
+                " newer",
+                hint="omit --auto-merge, or update Bitbucket",
             )
-            raise ForgeError(message, hint="omit --auto-merge, or update Bitbucket")
 
     def _present_names(self) -> tuple[str, str]:
         """Return the current names of the project and the repository.
@@ -332,16 +342,23 @@ class BitbucketDataCenter(Host):
             return False
         return self.branches(pull) == (base, head)
 
-    def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """Yield all requests that match the query, page by page."""
+    def _requests(self, head: str) -> Iterator[Any]:
+        """Yield all requests for this head branch, newest first, page by page."""
         start = "0"
         for _page in range(_PAGES):
-            params = {
-                **query,
-                "start": start,
-                "limit": _PAGE,
-            }
-            answer = self._client.json("GET", f"{self._path}/pull-requests", what, params=params)
+            answer = self._client.json(
+                "GET",
+                f"{self._path}/pull-requests",
+                f"find the pull request for {head}",
+                params={
+                    "direction": "OUTGOING",
+                    "at": f"refs/heads/{head}",
+                    "state": "ALL",
+                    "order": "NEWEST",
+                    "start": start,
+                    "limit": _PAGE,
+                },
+            )
             yield from mappings(answer, "values")
             start = dig(answer, "nextPageStart")
             if not start:
@@ -383,18 +400,19 @@ class DataCenterComments(Comments):
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
-        path = f"{self._path}/pull-requests/{path_part(request)}/comments"
-        response = self._client.json("POST", path, "post the comment", json={"text": body})
+        response = self._client.json(
+            "POST",
+            f"{self._path}/pull-requests/{path_part(request)}/comments",
+            "post the comment",
+            json={"text": body},
+        )
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
         """Change a comment's text, and return its URL, or None if someone else wrote it."""
-        path = (
-            f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
-        )
         answer = self._client.ask(
             "PUT",
-            path,
+            f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}",
             "edit the comment",
             json={"text": body, "version": comment.version},
             fine=(401, 403),
@@ -421,11 +439,6 @@ def _has_error_class(answer: Response, *names: str) -> bool:
 
 def _reviewer_names(pull: Any) -> list[str]:
     return [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
-
-
-def _as_reviewers(names: list[str]) -> list[dict[str, Any]]:
-    """Return the reviewers with these names in the form that Bitbucket's API expects."""
-    return [{"user": {"name": name}} for name in names]
 
 
 def _repository(ref: Any) -> tuple[str, str]:

@@ -32,12 +32,8 @@ _PAGE = 20
 _PAGES = 25  # a request takes about 12 KB in a list, because it includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
-_PAUSES = (
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # seconds between attempts while Gitea is still checking for conflicts
+# seconds between attempts while Gitea is still checking for conflicts
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
 _AT_ONCE = 1  # seconds between closing a request and deleting its branch, if the deletion closed it
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
@@ -184,8 +180,11 @@ class Gitea(Host):
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        text = {"title": f"{_draft_word(pull)}{title}", "body": body}
-        return self._write(str(pull["number"]), "update the pull request", text)
+        return self._write(
+            str(pull["number"]),
+            "update the pull request",
+            {"title": f"{_draft_word(pull)}{title}", "body": body},
+        )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
         """Set the proposal's labels, people, and auto-merge if they are missing.
@@ -218,15 +217,22 @@ class Gitea(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/branch_protections"
-        found = self._client.json("GET", path, "read the branch protections")
-        return open_on_gitea(listed(found), name)
+        """Return whether other users may push a branch with this name."""
+        rules = self._client.json(
+            "GET",
+            f"{self._path}/branch_protections",
+            "read the branch protections",
+        )
+        return open_on_gitea(listed(rules), name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/branches/{quote(head)}"
-        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/branches/{quote(head)}",
+            "read the branch",
+            fine=(403, 404),
+        )
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
@@ -325,10 +331,9 @@ class Gitea(Host):
 
     def _add_labels(self, number: str, names: list[str]) -> list[str]:
         """Add these labels to a request, and return the names of all its labels."""
-        path = f"{self._path}/issues/{number}/labels"
         labels = self._client.json(
             "POST",
-            path,
+            f"{self._path}/issues/{number}/labels",
             "set labels",
             json={"labels": names},
             again=True,
@@ -461,11 +466,7 @@ class GiteaComments(GitHubComments):
         for comment in reversed(mappings(response)):
             body = dig(comment, "body")
             if self.holds(body, mark) and dig(comment, "user", "id") == self._client.me:
-                yield Comment(
-                    number=dig(comment, "id"),
-                    body=body,
-                    url=dig(comment, "html_url"),
-                )
+                yield Comment(dig(comment, "id"), body, dig(comment, "html_url"))
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:

@@ -202,15 +202,22 @@ class GitHub(Host):
         """Like `Host.is_open`. Everyone with read access can see rulesets, but only some of the
         older branch protections.
         """
-        path = f"{self._path}/rules/branches/{quote(name)}"
-        rules = self._client.json("GET", path, "read the rules for branches")
+        rules = self._client.json(
+            "GET",
+            f"{self._path}/rules/branches/{quote(name)}",
+            "read the rules for branches",
+        )
         return open_on_github(listed(rules)) and not self._protected_otherwise(name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/git/ref/heads/{quote(head)}"
-        found = self._client.json("GET", path, "read the branch", fine=(403, 404, 409))
-        return "" if found is None else str(found["object"]["sha"])
+        ref = self._client.json(
+            "GET",
+            f"{self._path}/git/ref/heads/{quote(head)}",
+            "read the branch",
+            fine=(403, 404, 409),
+        )
+        return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
         """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
@@ -249,9 +256,12 @@ class GitHub(Host):
             "name": self._repo,
             "query": name.partition("/")[0],
         }
-        body = {"query": PROTECTED, "variables": variables}
-        what = "read the branch protections"
-        response = self._client.json("POST", graphql(self.place.api), what, json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self.place.api),
+            "read the branch protections",
+            json={"query": PROTECTED, "variables": variables},
+        )
         if not isinstance(value_at(response, "data"), dict):
             return True  # unknown, so do not claim that others may push
         branches = mappings(value_at(response, "data", "repository", "refs"), "nodes")
@@ -262,16 +272,20 @@ class GitHub(Host):
 
         Each request takes about 25 KB, because it includes both repositories.
         """
-        params = {
-            "head": f"{self._owner}:{head}",
-            "base": base,
-            "state": "all",
-            "sort": "created",
-            "direction": "desc",
-            "per_page": 10,
-        }
-        path = f"{self._path}/pulls"
-        return mappings(self._client.json("GET", path, "find the pull request", params=params))
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pulls",
+            "find the pull request",
+            params={
+                "head": f"{self._owner}:{head}",
+                "base": base,
+                "state": "all",
+                "sort": "created",
+                "direction": "desc",
+                "per_page": 10,
+            },
+        )
+        return mappings(response)
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
         """Return whether a request is from `head` into `base`, with the head branch in the
@@ -290,18 +304,17 @@ class GitHub(Host):
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
         """Return the response to a new request. A status of 422 is returned, not raised."""
-        body = {
-            "title": proposal.title,
-            "body": proposal.body,
-            "head": proposal.head,
-            "base": proposal.base,
-            "draft": draft,
-        }
         return self._client.ask(
             "POST",
             f"{self._path}/pulls",
             what,
-            json=body,
+            json={
+                "title": proposal.title,
+                "body": proposal.body,
+                "head": proposal.head,
+                "base": proposal.base,
+                "draft": draft,
+            },
             fine=(422,),
         )
 
@@ -367,11 +380,7 @@ class GitHubComments(Comments):
             for comment in reversed(mappings(page, "nodes")):
                 body = dig(comment, "body")
                 if comment.get("viewerDidAuthor") is True and self.holds(body, mark):
-                    yield Comment(
-                        number=dig(comment, "fullDatabaseId"),
-                        body=body,
-                        url=dig(comment, "url"),
-                    )
+                    yield Comment(dig(comment, "fullDatabaseId"), body, dig(comment, "url"))
             before = dig(page, "pageInfo", "startCursor")
             has_older_page = page["pageInfo"]["hasPreviousPage"] is True
             if not has_older_page or not before:
@@ -379,8 +388,12 @@ class GitHubComments(Comments):
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
-        path = f"{self._path}/issues/{request}/comments"
-        response = self._client.json("POST", path, "post the comment", json={"body": body})
+        response = self._client.json(
+            "POST",
+            f"{self._path}/issues/{request}/comments",
+            "post the comment",
+            json={"body": body},
+        )
         return dig(response, "html_url")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
@@ -447,31 +460,37 @@ class GitHubDeployments(Deployments):
 
     def create(self, deployment: Deployment) -> str:
         """Create a deployment in this state, and return its number."""
-        body = {
-            "ref": deployment.commit,
-            "environment": deployment.environment,
-            "task": TASK,
-            "auto_merge": False,
-            # without this, GitHub would wait for all of the commit's checks
-            "required_contexts": [],
-            "description": _short_description(deployment.description),
-        }
-        what = f"report the deployment to {deployment.environment}"
-        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        response = self._client.json(
+            "POST",
+            f"{self._path}/deployments",
+            f"report the deployment to {deployment.environment}",
+            json={
+                "ref": deployment.commit,
+                "environment": deployment.environment,
+                "task": TASK,
+                "auto_merge": False,
+                # without this, GitHub would wait for all of the commit's checks
+                "required_contexts": [],
+                "description": _short_description(deployment.description),
+            },
+        )
         number = numbered(dig(response, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
         return number
 
     def find(self, deployment: Deployment) -> str:
         """Return the number of our newest deployment of this commit to this environment, or ""."""
-        params = {
-            "sha": deployment.commit,
-            "environment": deployment.environment,
-            "task": TASK,
-            "per_page": 1,  # the newest comes first
-        }
-        what = f"find the deployment to {deployment.environment}"
-        response = self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/deployments",
+            f"find the deployment to {deployment.environment}",
+            params={
+                "sha": deployment.commit,
+                "environment": deployment.environment,
+                "task": TASK,
+                "per_page": 1,  # the newest comes first
+            },
+        )
         return dig(mappings(response), 0, "id")
 
     def change(self, number: str, deployment: Deployment) -> None:
@@ -482,9 +501,13 @@ class GitHubDeployments(Deployments):
             "log_url": web_page(deployment.run),
             "environment_url": web_page(deployment.page),
         }
-        path = f"{self._path}/deployments/{path_part(number)}/statuses"
-        what = f"report the deployment to {deployment.environment}"
-        self._client.ask("POST", path, what, json=_only_given(body), again=True)
+        self._client.ask(
+            "POST",
+            f"{self._path}/deployments/{path_part(number)}/statuses",
+            f"report the deployment to {deployment.environment}",
+            json=_only_given(body),
+            again=True,
+        )
 
     def sum_up(self, status: CommitStatus) -> None:
         """Set the commit's status for all deployments together."""

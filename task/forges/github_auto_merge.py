@@ -134,8 +134,11 @@ class AutoMerge:
         """
         if standing.merged:
             notes.add(_MERGED)
-            path = f"{self._client.path}/pulls/{request.number}"
-            merged_pull = self._client.json("GET", path, "read the pull request")
+            merged_pull = self._client.json(
+                "GET",
+                f"{self._client.path}/pulls/{request.number}",
+                "read the pull request",
+            )
             merge_commit = dig(merged_pull, "merge_commit_sha")
             return replace(request, state="merged", merge_commit=merge_commit)
         if standing.waits:
@@ -199,10 +202,12 @@ class AutoMerge:
             "name": self._name,
             "number": int(number),
         }
-        body = {"query": LOOK, "variables": variables}
-        what = "check whether it merges automatically"
-        url = graphql(self._client.reach.place.api)
-        response = self._client.json("POST", url, what, json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self._client.reach.place.api),
+            "check whether it merges automatically",
+            json={"query": LOOK, "variables": variables},
+        )
         pull = value_at(response, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
         last_event = events[-1] if events else None
@@ -224,9 +229,12 @@ class AutoMerge:
             "expectedHeadOid": commit,
             **more_input,
         }
-        body = {"query": mutation, "variables": {"input": input_fields}}
-        url = graphql(self._client.reach.place.api)
-        response = self._client.json("POST", url, "turn on auto-merge", json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self._client.reach.place.api),
+            "turn on auto-merge",
+            json={"query": mutation, "variables": {"input": input_fields}},
+        )
         data = value_at(response, "data")
         errors = mappings(response, "errors")
         if not errors:

@@ -208,10 +208,9 @@ class GitHubCommits(Connected):
         if "STALE_DATA" in error_types or any(text in lowercase_words for text in _STALE):
             return Outpaced(f"{self._name}: {words}")
         if "RATE_LIMITED" in error_types or "rate limit" in lowercase_words:
-            hint = f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}"
             return NotDoneError(
                 f"{host}: rate limit exceeded; could not {what}: {words}",
-                hint=hint,
+                hint=f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}",
             )
         if any(text in lowercase_words for text in _UNKNOWN):
             return UnreachableError(
@@ -219,12 +218,9 @@ class GitHubCommits(Connected):
                 hint=f"run it again; {self.stays}",
             )
         if "NOT_FOUND" in error_types:
-            message = (
-                f"{host} has no such repository or branch, or this API token cannot see it:"
-                f" could not {what}"
-            )
             return RepositoryError(
-                f"{message}: {words}",
+                f"{host} has no such repository or branch, or this API token cannot see it:"
+                f" could not {what}: {words}",
                 hint=f"check the repository's URL; {self.needs}",
             )
         if "FORBIDDEN" in error_types or "INSUFFICIENT_SCOPES" in error_types:

@@ -32,12 +32,8 @@ from task.urls import path_part, web_page
 DRAFT = "Draft: "
 _MERGE = "merge it"  # ends the sentence "could not …"
 _NOT_AS_ASKED = 400  # the merge train does not accept this form of the request
-_PAUSES = (
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # seconds between attempts while GitLab is still checking a new request
+# seconds between attempts while GitLab is still checking a new request
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
 # GitLab does not have a state for a deployment that is waiting for Argo CD, so use running
 STATES: Mapping[DeploymentState, str] = {
     "queued": "running",
@@ -71,16 +67,19 @@ class GitLab(Host):
 
     def newest(self, base: str, head: str) -> Proposed | None:
         """Return the open request from `head` into `base`, else the newest, or None."""
-        params = {
-            "source_branch": head,
-            "target_branch": base,
-            "state": "all",
-            "order_by": "created_at",
-            "sort": "desc",
-            "per_page": 50,
-        }
-        what = f"find the merge request for {head}"
-        response = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/merge_requests",
+            f"find the merge request for {head}",
+            params={
+                "source_branch": head,
+                "target_branch": base,
+                "state": "all",
+                "order_by": "created_at",
+                "sort": "desc",
+                "per_page": 50,
+            },
+        )
         ours = [
             pull
             for pull in mappings(response)
@@ -105,9 +104,10 @@ class GitLab(Host):
         title = str(pull["title"])
         if pull.get("draft"):
             title = title.removeprefix(DRAFT)
-        merge_commit = ""
+        merge_commit = None
         if state == "merged":
-            merge_commit = _merge_commit(pull)
+            merge_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
+            merge_commit = merge_commit or pull.get("sha")  # a fast-forward merge: the head itself
         conflicts = state == "open" and bool(pull.get("has_conflicts"))
         return Proposed(
             url=str(pull["web_url"]),
@@ -116,7 +116,7 @@ class GitLab(Host):
             title=title,
             body=str(pull.get("description") or "").replace("\r\n", "\n"),
             head_commit=str(pull.get("sha") or ""),
-            merge_commit=merge_commit,
+            merge_commit=str(merge_commit or ""),
             conflicts=conflicts,
             auto_merge=bool(pull.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {pull['target_branch']}" if conflicts else "",
@@ -230,16 +230,23 @@ class GitLab(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/protected_branches"
-        what = "read the protected branches"
-        found = self._client.json("GET", path, what, params={"per_page": 100})
-        return open_on_gitlab(listed(found), name)
+        """Return whether other users may push a branch with this name."""
+        protected = self._client.json(
+            "GET",
+            f"{self._path}/protected_branches",
+            "read the protected branches",
+            params={"per_page": 100},
+        )
+        return open_on_gitlab(listed(protected), name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/repository/branches/{path_part(head)}"
-        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/repository/branches/{path_part(head)}",
+            "read the branch",
+            fine=(403, 404),
+        )
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
@@ -350,8 +357,12 @@ class GitLab(Host):
         """Return whether the project uses merge trains. The field is missing without GitLab
         Premium.
         """
-        what = "check whether the project uses merge trains"
-        project = self._client.json("GET", self._path, what, fine=(403, 404))
+        project = self._client.json(
+            "GET",
+            self._path,
+            "check whether the project uses merge trains",
+            fine=(403, 404),
+        )
         return value_at(project, "merge_trains_enabled") is True
 
     def _join_train(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> None:
@@ -403,17 +414,16 @@ class GitLabComments(Comments):
         GitLab's API calls comments notes.
         """
         for page in range(1, PAGES + 1):
-            params = {
-                "order_by": "created_at",
-                "sort": "desc",
-                "per_page": 100,
-                "page": page,
-            }
             response = self._client.json(
                 "GET",
                 self._notes(request),
                 "find the comment",
-                params=params,
+                params={
+                    "order_by": "created_at",
+                    "sort": "desc",
+                    "per_page": 100,
+                    "page": page,
+                },
             )
             notes = mappings(response)
             for note in notes:
@@ -421,8 +431,7 @@ class GitLabComments(Comments):
                 body = dig(note, "body")
                 if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
                     yield Comment(number, body, self._page(request, number))
-            is_last_page = len(notes) < 100
-            if is_last_page:
+            if len(notes) < 100:  # the last page
                 break
 
     def add(self, request: str, body: str) -> str:
@@ -471,15 +480,18 @@ class GitLabDeployments(Deployments):
 
         GitLab creates the environment if it does not exist.
         """
-        body = {
-            "environment": deployment.environment,
-            "sha": deployment.commit,
-            "status": STATES[deployment.state],
-            "ref": deployment.ref or deployment.commit,
-            "tag": deployment.is_tag,
-        }
-        what = f"report the deployment to {deployment.environment}"
-        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        response = self._client.json(
+            "POST",
+            f"{self._path}/deployments",
+            f"report the deployment to {deployment.environment}",
+            json={
+                "environment": deployment.environment,
+                "sha": deployment.commit,
+                "status": STATES[deployment.state],
+                "ref": deployment.ref or deployment.commit,
+                "tag": deployment.is_tag,
+            },
+        )
         self._link(response, deployment)
         return numbered(dig(response, "id"), self.place.host, "a deployment")
 
@@ -487,14 +499,17 @@ class GitLabDeployments(Deployments):
         """Return the number of our newest deployment of this commit to this environment that may
         still change, or "".
         """
-        params = {
-            "environment": deployment.environment,
-            "order_by": "id",
-            "sort": "desc",
-            "per_page": 20,
-        }
-        what = f"find the deployment to {deployment.environment}"
-        response = self._client.json("GET", f"{self._path}/deployments", what, params=params)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/deployments",
+            f"find the deployment to {deployment.environment}",
+            params={
+                "environment": deployment.environment,
+                "order_by": "id",
+                "sort": "desc",
+                "per_page": 20,
+            },
+        )
         for candidate in mappings(response):
             same_commit = dig(candidate, "sha") == deployment.commit
             may_change = dig(candidate, "status") in _OPEN
@@ -557,13 +572,6 @@ def _is_from_own_branch(pull: Mapping[str, Any]) -> bool:
     """
     source_project = dig(pull, "source_project_id")
     return source_project != "" and source_project == dig(pull, "target_project_id")
-
-
-def _merge_commit(pull: Mapping[str, Any]) -> str:
-    """Return the commit that a merged request resulted in, or ""."""
-    commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
-    commit = commit or pull.get("sha")  # a fast-forward merge: the head itself
-    return str(commit or "")
 
 
 def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:

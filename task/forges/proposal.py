@@ -400,11 +400,12 @@ def wish(kind: str, name: str = "") -> str:
 
 def wishes(proposal: Proposal) -> frozenset[str]:
     """Return the keys of everything that a request should have."""
-    labels = [wish("label", name) for name in proposal.labels]
-    reviewers = [wish("reviewer", name) for name in proposal.reviewers]
-    assignees = [wish("assignee", name) for name in proposal.assignees]
-    auto_merge = [wish("auto-merge")] if proposal.auto_merge else []
-    return frozenset([*labels, *reviewers, *assignees, *auto_merge])
+    keys = [wish("label", name) for name in proposal.labels]
+    keys += [wish("reviewer", name) for name in proposal.reviewers]
+    keys += [wish("assignee", name) for name in proposal.assignees]
+    if proposal.auto_merge:
+        keys.append(wish("auto-merge"))
+    return frozenset(keys)
 
 
 def settled(text: str) -> frozenset[str]:

@@ -175,8 +175,13 @@ class RegistryApi:
                 if error.kind != "unreachable":
                     raise
                 continue
-            # nginx and Go's server return 400 for http on an https port.
-            if answer.status == 400 and not _is_from_registry(answer):
+            # nginx and Go's server return 400 for http on an https port. A registry's own 400
+            # has a JSON body.
+            is_from_registry = (
+                "Docker-Distribution-Api-Version" in answer.headers
+                or answer.body.lstrip()[:1] == b"{"
+            )
+            if answer.status == 400 and not is_from_registry:
                 continue
             self._http = http
             # these were not retried because of `again=False`
@@ -291,14 +296,6 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
             hint="check the host in the image name",
         )
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
-
-
-def _is_from_registry(answer: Response) -> bool:
-    """Return whether a response with status 400 is from a registry, which has a JSON body, and not
-    from a web server in front of it.
-    """
-    has_header = "Docker-Distribution-Api-Version" in answer.headers
-    return has_header or answer.body.lstrip()[:1] == b"{"
 
 
 def refused(

@@ -111,6 +111,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
     token_server = _host(realm)
     is_encrypted = _encrypted_enough(base, realm)
     if login and not trusts(base, realm, login):
+        problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
         if is_encrypted:
             hint += (
@@ -118,26 +119,16 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
                 f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
                 " file"
             )
-        raise _untrusted_realm(name, realm, "the credentials are not sent to that server", hint)
-    if not is_encrypted:
-        raise _untrusted_realm(
-            name,
-            realm,
-            "that URL is not encrypted",
-            hint="configure the registry with an https token server",
-        )
-    if login is None and not may_be_asked(_host(base), token_server):
-        raise _untrusted_realm(
-            name,
-            realm,
-            "that is a private address, but the registry's address is not",
-            hint="check the token server configured in the registry",
-        )
-
-
-def _untrusted_realm(name: str, realm: str, problem: str, hint: str) -> RegistryAccessError:
+    elif not is_encrypted:
+        problem = "that URL is not encrypted"
+        hint = "configure the registry with an https token server"
+    elif login is None and not may_be_asked(_host(base), token_server):
+        problem = "that is a private address, but the registry's address is not"
+        hint = "check the token server configured in the registry"
+    else:
+        return
     message = f"registry {name} redirects to {origin(realm)[:200]!r} for a token: {problem}"
-    return RegistryAccessError(message, hint=hint)
+    raise RegistryAccessError(message, hint=hint)
 
 
 def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
@@ -199,27 +190,23 @@ def may_be_asked(registry: str, token_server: str) -> bool:
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the host's IP address, or None if the host is a name."""
+    """Return the host's IP address, or None if the host is a name.
+
+    Resolvers accept `127.1` and `0x7f.1` as addresses.
+    """
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
-        return _ip_address_in_short_form(host)
+        try:
+            return ipaddress.IPv4Address(socket.inet_aton(host))
+        except OSError:
+            return None
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
         return address.ipv4_mapped
     return address
-
-
-def _ip_address_in_short_form(host: str) -> ipaddress.IPv4Address | None:
-    """Return the address if the host is one in a form such as `127.1` or `0x7f.1`, which resolvers
-    accept, else None.
-    """
-    try:
-        return ipaddress.IPv4Address(socket.inet_aton(host))
-    except OSError:
-        return None
 
 
 def fetch(

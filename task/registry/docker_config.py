@@ -245,8 +245,10 @@ def password_of(
         origin = "--registry-password-file"
         password = text_of(password_file, f"{origin}: cannot read", most=_LARGEST).strip()
         if not password:
-            hint = "put the password or token in the file"
-            raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
+            raise UsageError(
+                f"--registry-password-file: {password_file!r} is empty",
+                hint="put the password or token in the file",
+            )
     else:
         origin = "IMAGE_UPDATE_REGISTRY_PASSWORD"
         password = variable

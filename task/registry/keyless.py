@@ -35,13 +35,7 @@ from task.threads import once
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."
 # build signer, runner, source repository, its ref, build config
-_CLAIMS = (
-    "9",
-    "11",
-    "12",
-    "14",
-    "18",
-)
+_CLAIMS = ("9", "11", "12", "14", "18")
 _ISSUER = "8"
 _OLD_ISSUER = "1"
 _USERNAME = f"{_FULCIO}7"  # the type of a subject alternative name
@@ -212,10 +206,9 @@ def _roots_and_log(path: str, url: str) -> tuple[TrustedRoot, str]:
         why: str | None = one_line(str(error))[:_LONGEST_ERROR]
         if isinstance(error, OSError):
             why = error.strerror
-        hint = "use the output of `cosign trusted-root create` or `gh attestation trusted-root`"
         raise UsageError(
             f"--trust-root: {path!r} is not a trusted root: {why}",
-            hint=hint,
+            hint="use the output of `cosign trusted-root create` or `gh attestation trusted-root`",
         ) from None
     return roots, url
 

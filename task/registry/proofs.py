@@ -152,7 +152,7 @@ class Evidence:
         """Yield the layers of the manifests that refer to the image and claim one of these
         predicates, in the order of `predicates`, and last, those that do not claim any.
         """
-        candidates: list[tuple[int, str]] = []  # position and digest
+        candidates = []  # (position, digest)
         for referrer in self._referrers():
             # a manifest without a type may be a signature
             if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):

@@ -36,10 +36,7 @@ from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 # tags per page: most registries allow the first number, and the others return 400
-_PAGES = (
-    10_000,
-    1000,
-)
+_PAGES = (10_000, 1000)
 # a tag, according to the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
@@ -150,7 +147,14 @@ class AnswerCache:
                 digest: tuple(map(_stored_member, images))
                 for digest, images in data["members"].items()
             }
-            configs = {digest: _stored_config(fields) for digest, fields in data["configs"].items()}
+            configs = {
+                digest: Config(
+                    created=str(fields["created"]),
+                    platform=str(fields["platform"]),
+                    labels=dict(fields["labels"]),
+                )
+                for digest, fields in data["configs"].items()
+            }
             # only now, because any of the above may fail
             self.tags = tags
             self.members = members
@@ -412,15 +416,6 @@ class ImageRepository:
 def _stored_member(fields: Mapping[str, Any]) -> Member:
     """Return a member from its fields in the cache's file."""
     return Member(**{name: str(text) for name, text in fields.items()})
-
-
-def _stored_config(fields: Mapping[str, Any]) -> Config:
-    """Return a config from its fields in the cache's file."""
-    return Config(
-        created=str(fields["created"]),
-        platform=str(fields["platform"]),
-        labels=dict(fields["labels"]),
-    )
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
