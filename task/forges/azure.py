@@ -82,8 +82,8 @@ class AzureClient(Client):
             self.version = supported[1].decode() if supported else "6.0"
             answer = self._versioned(method, path, what, more)
 
-        accepted_statuses = more.get("fine", ())
-        if answer.status == _REFUSED and _REFUSED not in accepted_statuses:
+        expected_statuses = more.get("expected", ())
+        if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.refused(answer, what)
 
         # for an invalid token, Azure returns its sign-in page with a success status
@@ -104,11 +104,11 @@ class AzureClient(Client):
         A status of 400 is returned, not raised.
         """
         params = more.get("params") or {}
-        accepted_statuses = more.get("fine", ())
+        expected_statuses = more.get("expected", ())
         options = {
             **more,
             "params": {**params, "api-version": self.version},
-            "fine": (_REFUSED, *accepted_statuses),
+            "expected": (_REFUSED, *expected_statuses),
         }
         return super().ask(method, path, what, **options)
 
@@ -237,7 +237,7 @@ class Azure(Host):
             f"{self._path}/pullrequests",
             what,
             json=body,
-            fine=(_REFUSED, _CONFLICT),
+            expected=(_REFUSED, _CONFLICT),
         )
         if answer.status not in (_REFUSED, _CONFLICT):
             return self._client.parsed(answer, what)
@@ -258,8 +258,8 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(number)}",
             what,
             json={"title": title, "description": body},
-            fine=_NOT_NOW,
-            again=True,
+            expected=_NOT_NOW,
+            repeatable=True,
         )
         if answer.status < _REFUSED:
             return self._client.parsed(answer, what)
@@ -301,7 +301,7 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(number)}",
             "abandon the pull request",
             json={"description": body, "status": "abandoned"},
-            again=True,
+            repeatable=True,
         )
 
     def is_open(self, name: str) -> bool:
@@ -407,7 +407,7 @@ class Azure(Host):
                 "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
                 "completionOptions": options,
             },
-            again=True,
+            repeatable=True,
         )
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
@@ -506,8 +506,8 @@ class AzureComments(Comments):
             f"{self._threads(request)}/{comment.number}",
             "edit the comment",
             json={"content": body},
-            fine=(403,),
-            again=True,
+            expected=(403,),
+            repeatable=True,
         )
         return None if answer.status == 403 else comment.url
 

@@ -25,7 +25,7 @@ from task.forges.host import (
     Notes,
     Overtaken,
 )
-from task.forges.proposal import described, same
+from task.forges.proposal import described, has_same_text
 from task.forges.protection import listed, open_on_bitbucket_cloud
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
@@ -226,14 +226,16 @@ class BitbucketCloud(Host):
             "close_source_branch": self.ours_to_delete(proposal),
             "draft": proposal.draft,
         }
-        pull = self._sent(
+        pull = self._send(
             "POST",
             f"{self._path}/pullrequests",
             body,
             f"open a pull request from {proposal.head} into {proposal.base}",
         )
         request = self.proposed(pull)
-        if not same(request, proposal):  # it was already open, so Bitbucket only changed the title
+        if not has_same_text(
+            request, proposal
+        ):  # it was already open, so Bitbucket only changed the title
             raise AlreadyThere(request)
         return pull
 
@@ -248,7 +250,7 @@ class BitbucketCloud(Host):
         """
         request = self.proposed(pull)
         present = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
-        new = self._people(proposal.reviewers, notes)
+        new = self._uuids_of(proposal.reviewers, notes)
         wanted = list(dict.fromkeys([*present, *new]))
         if wanted == present:
             return request, pull
@@ -286,7 +288,7 @@ class BitbucketCloud(Host):
             "GET",
             f"{self._path}/refs/branches/{quote(head)}",
             f"read the branch {head}",
-            fine=(404,),
+            expected=(404,),
         )
         return dig(branch, "target", "hash")
 
@@ -322,7 +324,7 @@ class BitbucketCloud(Host):
         # Bitbucket removes reviewers that are not sent
         reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
-            return self._sent(
+            return self._send(
                 "PUT",
                 f"{self._path}/pullrequests/{path_part(number)}",
                 {"reviewers": reviewers, **fields},
@@ -334,7 +336,7 @@ class BitbucketCloud(Host):
                 raise
             raise Overtaken from None
 
-    def _sent(
+    def _send(
         self,
         method: str,
         path: str,
@@ -345,14 +347,14 @@ class BitbucketCloud(Host):
 
         Raises `Outpaced` if the head branch has no changes.
         """
-        answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
+        answer = self._client.ask(method, path, what, json=body, expected=(_REFUSED,))
         if answer.status != _REFUSED:
             return self._client.parsed(answer, what)
         if b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch already contains everything in the head branch")
         raise self._client.refused(answer, what)
 
-    def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
+    def _uuids_of(self, names: tuple[str, ...], notes: Notes) -> list[str]:
         """Return the reviewers' UUIDs.
 
         A name may be a UUID, an account id, or a nickname. Unknown names become notes.
@@ -447,8 +449,8 @@ class CloudComments(Comments):
             f"{self._comments(request)}/{path_part(comment.number)}",
             "edit the comment",
             json={"content": {"raw": body}},
-            fine=(403,),
-            again=True,
+            expected=(403,),
+            repeatable=True,
         )
         return None if answer.status == 403 else comment.url
 

@@ -155,7 +155,7 @@ class BitbucketDataCenter(Host):
             f"{self._path}/pull-requests",
             what,
             json=body,
-            fine=(_CONFLICT,),
+            expected=(_CONFLICT,),
         )
         if _has_error_class(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
@@ -185,7 +185,7 @@ class BitbucketDataCenter(Host):
                 pull = self._put(pull, request.title, request.body, [*present, *new], notes)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                pull = self._auto_merged(pull, request)
+                pull = self._request_auto_merge(pull, request)
         return self.proposed(pull), pull
 
     def shut(self, pull: Any, body: str) -> None:
@@ -220,7 +220,7 @@ class BitbucketDataCenter(Host):
             f"{self._path}/commits",
             f"read the branch {head}",
             params={"until": f"refs/heads/{head}", "limit": 1},
-            fine=(404,),
+            expected=(404,),
         )
         return dig(commits, "values", 0, "id")
 
@@ -246,12 +246,12 @@ class BitbucketDataCenter(Host):
             "description": body,
             "reviewers": [{"user": {"name": name}} for name in reviewers],
         }
-        answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
+        answer = self._client.ask("PUT", path, what, json=fields, expected=(_CONFLICT,))
 
         if _has_error_class(answer, "InvalidPullRequestReviewersException"):
             accepted = self._accepted_reviewers(answer, reviewers, notes)
             fields["reviewers"] = [{"user": {"name": name}} for name in accepted]
-            answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
+            answer = self._client.ask("PUT", path, what, json=fields, expected=(_CONFLICT,))
 
         if _has_error_class(
             answer,
@@ -285,7 +285,7 @@ class BitbucketDataCenter(Host):
         )
         return accepted
 
-    def _auto_merged(self, pull: Any, request: Proposed) -> Any:
+    def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
         """Request auto-merge, and return Bitbucket's new data about the request.
 
         Raises `ForgeError` before version 8.15, which would merge without waiting for checks.
@@ -415,7 +415,7 @@ class DataCenterComments(Comments):
             f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}",
             "edit the comment",
             json={"text": body, "version": comment.version},
-            fine=(401, 403),
+            expected=(401, 403),
         )
         return None if answer.status in (401, 403) else comment.url
 

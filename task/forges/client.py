@@ -160,33 +160,33 @@ class Client:
         *,
         params: dict[str, Any] | None = None,
         json: Any = None,
-        fine: tuple[int, ...] = (),
-        again: bool | None = None,
+        expected: tuple[int, ...] = (),
+        repeatable: bool | None = None,
     ) -> Response:
         """Send a request, and return the response.
 
-        `what` ends the sentence "could not …". `again` is whether the request may be repeated (None
-        means: only if the method is safe).
+        `what` ends the sentence "could not …". `repeatable` is whether the request may be sent
+        again (None means: only if the method is safe).
 
-        For a status of 300 and above that is not in `fine`, raise the error from `refused`.
+        For a status of 300 and above that is not in `expected`, raise the error from `refused`.
         """
         shutdown.check()
-        answer = self._patient(
+        answer = self._ask_patiently(
             method,
             path,
             what,
             params=params,
             json=json,
-            again=again,
+            again=repeatable,
         )
-        if answer.status < 300 or answer.status in fine:
+        if answer.status < 300 or answer.status in expected:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
         cause = Limited() if is_rate_limit else None
         raise self.refused(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """Like `ask`, but return the JSON, or None for a status in `fine`.
+        """Like `ask`, but return the JSON, or None for a status in `expected`.
 
         Raises `UnreachableError` if the response is not JSON.
         """
@@ -274,11 +274,11 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def _patient(self, method: str, path: str, what: str, **more: Any) -> Response:
+    def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
         """Send a request, and repeat it after a short rate limit. Return the last response."""
         for turn in range(_TURNS):
             try:
-                answer = self._redirected(method, path, **more)
+                answer = self._ask_at_current_address(method, path, **more)
             except NoAnswerError as error:
                 raise unanswered(error, what, self._stays) from error
             wait = rate_limit_wait(answer)
@@ -288,7 +288,7 @@ class Client:
             shutdown.sleep(wait)
         raise AssertionError  # pragma: no cover - the last turn returns
 
-    def _redirected(self, method: str, path: str, **more: Any) -> Response:
+    def _ask_at_current_address(self, method: str, path: str, **more: Any) -> Response:
         """Send the request to the repository's current address, and return the response.
 
         A forge redirects requests for a renamed repository. Gitea also redirects POST and PATCH,
@@ -305,7 +305,7 @@ class Client:
         if answer.status in _MOVED:  # only GET has followed the redirect
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):
-                return self._redirected(method, path, **more)
+                return self._ask_at_current_address(method, path, **more)
         self._remember_rename(url, answer.url)
         return answer
 
@@ -342,7 +342,7 @@ class Client:
         """
         place = self.reach.place
         try:
-            answer = self._redirected("GET", self.path)
+            answer = self._ask_at_current_address("GET", self.path)
             self.moved_to = dig(answer.json(), *self.page) if answer.status == 200 else ""
         except (NoAnswerError, ValueError):
             self.moved_to = ""

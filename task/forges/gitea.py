@@ -15,7 +15,7 @@ from task.errors import ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
-from task.forges.proposal import described, settled, wish
+from task.forges.proposal import applied_wishes, described, wish
 from task.forges.protection import listed, open_on_gitea
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
@@ -93,7 +93,7 @@ class Gitea(Host):
         """
         what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
-        answer = self._client.json("GET", path, what, fine=(404,))
+        answer = self._client.json("GET", path, what, expected=(404,))
         pull = answer if _is_ours(answer, base, head) else None
         if pull is None and "/" not in base:
             return None
@@ -168,7 +168,7 @@ class Gitea(Host):
             f"{self._path}/pulls",
             what,
             json=body,
-            fine=(409,),
+            expected=(409,),
         )
         if answer.status != 409:
             return self._client.parsed(answer, what)
@@ -231,7 +231,7 @@ class Gitea(Host):
             "GET",
             f"{self._path}/branches/{quote(head)}",
             "read the branch",
-            fine=(403, 404),
+            expected=(403, 404),
         )
         return dig(branch, "commit", "id")
 
@@ -242,7 +242,7 @@ class Gitea(Host):
             f"{self._path}/pulls/{number}",
             what,
             json=fields,
-            again=True,
+            repeatable=True,
         )
 
     def _pages(
@@ -252,12 +252,12 @@ class Gitea(Host):
         params: Mapping[str, Any],
         rows_each: int,
         pages: int,
-        fine: tuple[int, ...] = (),
+        expected: tuple[int, ...] = (),
     ) -> Iterator[Any]:
         """Yield the items of at most this many pages, with `rows_each` items per page.
 
         An instance may return shorter pages than requested; a header has the total. The items end
-        at a page with a status in `fine`.
+        at a page with a status in `expected`.
         """
         received = 0
         for page in range(1, pages + 1):
@@ -270,7 +270,7 @@ class Gitea(Host):
                     "page": page,
                     "limit": rows_each,
                 },
-                fine=fine,
+                expected=expected,
             )
             if answer.status >= 300:
                 return
@@ -294,7 +294,7 @@ class Gitea(Host):
             f"{self._path}/issues/{pull['number']}/timeline",
             "read the request's timeline",
             params={"since": pull["closed_at"]},
-            fine=(403, 404),
+            expected=(403, 404),
         )
         relevant_types = ("close", "reopen", "delete_branch")
         relevant = [event for event in mappings(events) if dig(event, "type") in relevant_types]
@@ -336,13 +336,13 @@ class Gitea(Host):
             f"{self._path}/issues/{number}/labels",
             "set labels",
             json={"labels": names},
-            again=True,
+            repeatable=True,
         )
         return [dig(label, "name") for label in mappings(labels)]
 
-    def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
+    def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
         """Return the names of existing labels by their lowercase form."""
-        labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
+        labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
         names = (dig(label, "name") for label in labels)
         return {name.lower(): name for name in names}
 
@@ -412,9 +412,9 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        was_set_before = wish("auto-merge") in settled(request.body)
+        was_set_before = wish("auto-merge") in applied_wishes(request.body)
         if was_set_before:
-            cancellation = self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
+            cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
             if cancellation.status == 404:  # a person has canceled it before
                 return
 
@@ -424,7 +424,7 @@ class Gitea(Host):
             path,
             "turn on auto-merge",
             json=body,
-            fine=(403, 404, 405, 409, 422),
+            expected=(403, 404, 405, 409, 422),
         )
         # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(

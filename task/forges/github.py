@@ -24,7 +24,7 @@ from task.forges.host import (
     missing,
     thrown_out,
 )
-from task.forges.proposal import described, settled, wish
+from task.forges.proposal import applied_wishes, described, wish
 from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -152,7 +152,7 @@ class GitHub(Host):
             f"{self._path}/pulls/{pull['number']}",
             "update the pull request",
             json={"title": title, "body": body},
-            again=True,
+            repeatable=True,
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
@@ -169,7 +169,7 @@ class GitHub(Host):
                     f"{issue_path}/labels",
                     "set labels",
                     json={"labels": labels},
-                    again=True,
+                    repeatable=True,
                 )
 
         present_assignees = (user["login"] for user in pull["assignees"] or ())
@@ -195,7 +195,7 @@ class GitHub(Host):
             f"{self._path}/pulls/{pull['number']}",
             "close the pull request",
             json={"body": body, "state": "closed"},
-            again=True,
+            repeatable=True,
         )
 
     def is_open(self, name: str) -> bool:
@@ -207,7 +207,7 @@ class GitHub(Host):
             f"{self._path}/rules/branches/{quote(name)}",
             "read the rules for branches",
         )
-        return open_on_github(listed(rules)) and not self._protected_otherwise(name)
+        return open_on_github(listed(rules)) and not self._has_older_protection(name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
@@ -215,17 +215,17 @@ class GitHub(Host):
             "GET",
             f"{self._path}/git/ref/heads/{quote(head)}",
             "read the branch",
-            fine=(403, 404, 409),
+            expected=(403, 404, 409),
         )
         return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
         """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
         request = self.proposed(pull)
-        is_set = wish("auto-merge") in settled(request.body)
+        is_set = wish("auto-merge") in applied_wishes(request.body)
         if request.state != "open" or pull.get("auto_merge") or not is_set:
             return request
-        return thrown_out(request, self._auto_merge.thrown_out(request.number))
+        return thrown_out(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
         """Add these assignees at this API path. Those whom GitHub ignores become a note."""
@@ -234,7 +234,7 @@ class GitHub(Host):
             path,
             "assign people",
             json={"assignees": names},
-            again=True,
+            repeatable=True,
         )
         # GitHub silently ignores people whom it does not accept.
         accepted = (user["login"] for user in response.get("assignees") or ())
@@ -246,7 +246,7 @@ class GitHub(Host):
                 *ignored,
             )
 
-    def _protected_otherwise(self, name: str) -> bool:
+    def _has_older_protection(self, name: str) -> bool:
         """Return whether an existing branch with a similar name has an older branch protection.
 
         The list of protections is not available.
@@ -315,7 +315,7 @@ class GitHub(Host):
                 "base": proposal.base,
                 "draft": draft,
             },
-            fine=(422,),
+            expected=(422,),
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
@@ -352,8 +352,8 @@ class GitHub(Host):
             path,
             what,
             json=who,
-            fine=(403, 404, 422),
-            again=True,
+            expected=(403, 404, 422),
+            repeatable=True,
         )
         return None if answer.status == 201 else self._client.refused(answer, what)
 
@@ -403,7 +403,7 @@ class GitHubComments(Comments):
             f"{self._path}/issues/comments/{comment.number}",
             "edit the comment",
             json={"body": body},
-            again=True,
+            repeatable=True,
         )
         return dig(response, "html_url")
 
@@ -425,7 +425,7 @@ class GitHubComments(Comments):
             graphql(self.place.api),
             what,
             json={"query": COMMENTS, "variables": variables},
-            again=True,
+            repeatable=True,
         )
         data = self._client.parsed(answer, what).get("data") or {}
         repository = data.get("repository") or {}
@@ -506,7 +506,7 @@ class GitHubDeployments(Deployments):
             f"{self._path}/deployments/{path_part(number)}/statuses",
             f"report the deployment to {deployment.environment}",
             json=_only_given(body),
-            again=True,
+            repeatable=True,
         )
 
     def sum_up(self, status: CommitStatus) -> None:
@@ -522,7 +522,7 @@ class GitHubDeployments(Deployments):
             f"{self._path}/statuses/{path_part(status.commit)}",
             "set the commit's status",
             json=_only_given(body),
-            again=True,
+            repeatable=True,
         )
 
     def close(self) -> None:

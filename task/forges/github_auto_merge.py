@@ -70,13 +70,13 @@ class AutoMerge:
         self._owner = owner
         self._name = name
 
-    def thrown_out(self, number: str) -> str:
+    def removal_reason(self, number: str) -> str:
         """Return why the queue removed the request if that is the latest event, else "".
 
         A person's action is not a reason: a removal by a person is `manual` or has the person as
         its actor, and turning off auto-merge is a separate event.
         """
-        standing, event = self._look(number)
+        standing, event = self._look_up(number)
         if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
@@ -100,7 +100,7 @@ class AutoMerge:
         data: Any = None
         objection = ""
         while methods:
-            data, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
+            data, objection = self._mutate(pull, commit, ENABLE, {"mergeMethod": methods[0]})
             if not _rejects_method(objection):
                 break  # it is on, or another method would not help
             methods = methods[1:]
@@ -109,9 +109,9 @@ class AutoMerge:
             standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
             return self._after_success(pull, request, commit, standing, notes)
         if _READY.search(objection.lower()):
-            return self._merged_now(pull, request, commit, methods, notes)
+            return self._merge_now(pull, request, commit, methods, notes)
 
-        standing, _event = self._look(request.number)
+        standing, _event = self._look_up(request.number)
         if standing.waits:
             return request
         if standing.queue:
@@ -147,7 +147,7 @@ class AutoMerge:
         _note_objection(objection, notes)
         return request
 
-    def _merged_now(
+    def _merge_now(
         self,
         pull: Mapping[str, Any],
         request: Proposed,
@@ -167,7 +167,7 @@ class AutoMerge:
                 path,
                 what,
                 json={"sha": commit, "merge_method": method.lower()},
-                fine=(403, 405, 409, 422),
+                expected=(403, 405, 409, 422),
             )
             if answer.status == 200:
                 notes.add(_MERGED)
@@ -186,13 +186,13 @@ class AutoMerge:
 
     def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
         """Add the request to the merge queue, and return GitHub's objection, or ""."""
-        data, objection = self._mutated(pull, commit, ENQUEUE, {})
+        data, objection = self._mutate(pull, commit, ENQUEUE, {})
         if objection:
             return objection
         entry = value_at(data, "enqueuePullRequest", "mergeQueueEntry")
         return "" if isinstance(entry, dict) else _SILENT
 
-    def _look(self, number: str) -> tuple[Standing, Any]:
+    def _look_up(self, number: str) -> tuple[Standing, Any]:
         """Return the request's state, and the last event of its queue or auto-merge, or None.
 
         An Enterprise Server without merge queues returns errors; the state is then unknown.
@@ -213,7 +213,7 @@ class AutoMerge:
         last_event = events[-1] if events else None
         return _merge_standing(pull), last_event
 
-    def _mutated(
+    def _mutate(
         self,
         pull: Mapping[str, Any],
         commit: str,

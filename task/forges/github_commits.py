@@ -119,11 +119,11 @@ class GitHubCommits(Connected):
         """Create a branch at this commit. Raises `Outpaced` if the branch exists."""
         what = f"create the branch {branch}"
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
-        answer = self._ask("POST", self._refs, what, json=body, fine=(409, 422))
+        answer = self._ask("POST", self._refs, what, json=body, expected=(409, 422))
         if answer.status == 422 and b"already exists" in answer.body:
             raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
-            raise self._denied(what, self._client.words(answer))
+            raise self._rejection(what, self._client.words(answer))
         if answer.status != 201 or not answer.mapping():
             raise self._unexpected(what)
 
@@ -158,7 +158,7 @@ class GitHubCommits(Connected):
             "DELETE",
             f"{self._refs}/heads/{quote(branch)}",
             f"delete the branch {branch}",
-            fine=(404, 422),
+            expected=(404, 422),
         )
 
     @cached_property
@@ -228,7 +228,7 @@ class GitHubCommits(Connected):
                 f"{host} does not allow this API token to {what}: {words}",
                 hint=f"{self.needs}; {self.stays}",
             )
-        return self._denied(what, words)
+        return self._rejection(what, words)
 
     def _messages(self, errors: list[Any]) -> str:
         """Return the messages of GraphQL errors, without duplicates. A token in them is masked."""
@@ -237,7 +237,7 @@ class GitHubCommits(Connected):
         secret = self._client.reach.token.secret.reveal()
         return "; ".join(distinct_messages).replace(secret, "***")
 
-    def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
+    def _rejection(self, what: str, words: str) -> RepositoryError | NotDoneError:
         """Return the error for a change that GitHub rejected; `what` ends the sentence "could
         not …", and `words` is GitHub's message, or "".
         """
@@ -305,9 +305,9 @@ class CommittedByApi(BareRepository):
         head_tip: str,
         memory_change: Changeset | None = None,  # noqa: ARG002 - it is not atomic
     ) -> LandedCommit:
-        return replace(made, commit=self._sent(change, made, head_tip))
+        return replace(made, commit=self._commit_to_head(change, made, head_tip))
 
-    def _sent(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
+    def _commit_to_head(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
         """Commit to the head branch, which is at `head_tip` ("" if it does not exist), and return
         the commit. `made` is the expected result.
         """

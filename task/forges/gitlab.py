@@ -145,7 +145,7 @@ class GitLab(Host):
             f"{self._path}/merge_requests",
             what,
             json=body,
-            fine=(409,),
+            expected=(409,),
         )
         if answer.status != 409:
             return self._client.parsed(answer, what)
@@ -178,19 +178,19 @@ class GitLab(Host):
         new_ids: dict[str, dict[str, int]] = {}  # by role and name
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
-                new_ids[role] = self._people(pull, role, names, notes)
+                new_ids[role] = self._new_ids(pull, role, names, notes)
 
         fields = _label_fields(pull, labels, new_ids)
         if fields:
-            pull = self._with_fields(pull, fields, labels, new_ids, notes)
+            pull = self._set_fields(pull, fields, labels, new_ids, notes)
 
         request = self.proposed(pull)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                request = self._auto_merged(pull, described(proposal.body), notes)
+                request = self._set_auto_merge(pull, described(proposal.body), notes)
         return request, pull
 
-    def _with_fields(
+    def _set_fields(
         self,
         pull: Any,
         fields: Mapping[str, Any],
@@ -245,7 +245,7 @@ class GitLab(Host):
             "GET",
             f"{self._path}/repository/branches/{path_part(head)}",
             "read the branch",
-            fine=(403, 404),
+            expected=(403, 404),
         )
         return dig(branch, "commit", "id")
 
@@ -253,7 +253,7 @@ class GitLab(Host):
         """Change these fields of a request, and return GitLab's new data about it."""
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
-    def _people(
+    def _new_ids(
         self,
         pull: Mapping[str, Any],
         role: str,
@@ -285,7 +285,7 @@ class GitLab(Host):
         exact = [user for user in users if user["username"].lower() == name.lower()]
         return int(exact[0]["id"]) if exact else 0
 
-    def _auto_merged(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
+    def _set_auto_merge(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
         pass. Return the request.
         """
@@ -350,7 +350,7 @@ class GitLab(Host):
             f"{self._path}/merge_requests/{number}/merge",
             _MERGE,
             json={**options, "sha": commit},
-            fine=(401, 403, 405, 406, 409, 422),
+            expected=(401, 403, 405, 406, 409, 422),
         )
 
     def _has_trains(self) -> bool:
@@ -361,7 +361,7 @@ class GitLab(Host):
             "GET",
             self._path,
             "check whether the project uses merge trains",
-            fine=(403, 404),
+            expected=(403, 404),
         )
         return value_at(project, "merge_trains_enabled") is True
 
@@ -378,7 +378,7 @@ class GitLab(Host):
                 f"{self._path}/merge_trains/merge_requests/{pull['iid']}",
                 "add it to the merge train",
                 json={**options, "sha": commit},
-                fine=(400, 403, 404, 409, 422),
+                expected=(400, 403, 404, 409, 422),
             )
 
         answer = join(auto_merge=True)
@@ -451,7 +451,7 @@ class GitLabComments(Comments):
             f"{self._notes(request)}/{comment.number}",
             "edit the comment",
             json={"body": body},
-            again=True,
+            repeatable=True,
         )
         return comment.url
 
@@ -525,7 +525,7 @@ class GitLabDeployments(Deployments):
             f"{self._path}/deployments/{path_part(number)}",
             f"report the deployment to {deployment.environment}",
             json={"status": STATES[deployment.state]},
-            again=True,
+            repeatable=True,
         )
 
     def _link(self, response: Any, deployment: Deployment) -> None:
@@ -543,7 +543,7 @@ class GitLabDeployments(Deployments):
                 f"{self._path}/environments/{path_part(environment_id)}",
                 f"link {deployment.environment} to Argo CD",
                 json={"external_url": page},
-                again=True,
+                repeatable=True,
             )
         except (ForgeError, RepositoryError) as error:
             self._client.reach.warn(f"{error.message}; {error.hint}")

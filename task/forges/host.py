@@ -20,18 +20,18 @@ from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
 from task.forges.deployment import CommitStatus, Deployment
 from task.forges.proposal import (
+    applied_wishes,
     closed_body,
     described,
     fitted,
+    has_same_text,
     lacking,
     longest_body,
     overtaken,
     plain,
-    same,
-    settled,
     wish,
     wishes,
-    with_settled,
+    with_applied_wishes,
 )
 from task.git.hosts import RemoteUrl
 from task.git.names import has_our_prefix
@@ -131,7 +131,7 @@ class Host(Connected):
         """
         with self.understood():
             found = self.newest(base, head)
-            return honest(found, self.place.web) if found else None
+            return plausible(found, self.place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open request. Never open a second one.
@@ -142,12 +142,12 @@ class Host(Connected):
         be decided on the new tip.
         """
         with self.understood():
-            return honest(_open_or_update(self, proposal, found), self.place.web)
+            return plausible(_open_or_update(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
         """Return the state of a request: open, merged (with its merge commit), or closed."""
         with self.understood():
-            return honest(self.checked(number), self.place.web)
+            return plausible(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """Close an open request and record the reason, so that it does not count as declined.
@@ -301,8 +301,8 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
         open_request = found if found and found.state == "open" else None
         try:
             if open_request:
-                return _brought_up_to_date(host, open_request, proposal, notes)
-            return _opened(host, proposal, notes)
+                return _update_request(host, open_request, proposal, notes)
+            return _open_request(host, proposal, notes)
         except Overtaken:
             found = None
         except AlreadyThere as conflict:
@@ -353,23 +353,23 @@ def _is_merged_meanwhile(
     return our_commit != "" and described(found.body) == our_commit
 
 
-def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
+def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
     """Open a request, set its labels, people, and auto-merge, and return it.
 
     Raises `AlreadyThere` if one is already open.
     """
     desired = fitted(proposal, longest_body(host.forge))
-    pull = _created(host, desired)
+    pull = _create_request(host, desired)
     opened = host.proposed(pull)
     notes.add(opened.note)
     if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
     if not wishes(desired):  # there is nothing else to set
-        return notes.on(opened)
-    return _completed(host, opened, pull, desired=desired, unset=desired, notes=notes)
+        return notes.added_to(opened)
+    return _complete_request(host, opened, pull, desired=desired, unset=desired, notes=notes)
 
 
-def _created(host: Host, proposal: Proposal) -> Any:
+def _create_request(host: Host, proposal: Proposal) -> Any:
     """Open a request, and return the forge's data about it. A response about a different branch,
     such as from a cache, did not open a request.
     """
@@ -382,7 +382,7 @@ def _created(host: Host, proposal: Proposal) -> Any:
     )
 
 
-def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+def _update_request(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     """Update the open request, and return it. Leave a request for a newer commit unchanged.
 
     Raises `Overtaken` if the request has changed since it was found.
@@ -405,13 +405,13 @@ def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: 
     if proposal.auto_merge:
         desired, unset = _with_auto_merge_again(host, found, current, desired, unset, notes)
 
-    has_our_text = same(current, desired)
+    has_our_text = has_same_text(current, desired)
     if has_our_text and not wishes(unset):
-        return notes.on(replace(current, head_commit=our_commit or current.head_commit))
+        return notes.added_to(replace(current, head_commit=our_commit or current.head_commit))
     updated = current
     if not has_our_text:
         updated, pull = host.write(pull, desired.title, desired.body)
-    completed = _completed(host, updated, pull, desired=desired, unset=unset, notes=notes)
+    completed = _complete_request(host, updated, pull, desired=desired, unset=unset, notes=notes)
 
     has_other_commit = our_commit not in ("", completed.head_commit)
     if has_other_commit and described(current.body) == completed.head_commit:
@@ -452,7 +452,7 @@ def _may_have_ended_auto_merge(found: Proposed, current: Proposed, our_commit: s
     `found` is the request before the push, and `current` the request after it.
     """
     has_new_commit = described(current.body) != our_commit
-    set_before = wish("auto-merge") in settled(current.body)
+    set_before = wish("auto-merge") in applied_wishes(current.body)
     # A person may have turned it off before the push. If the forge does not report this, set it
     # again.
     turned_off = found.auto_merge is False and found.head_commit == described(found.body)
@@ -471,10 +471,10 @@ def thrown_out(found: Proposed, because: str) -> Proposed:
 
 def _without_auto_merge(body: str) -> str:
     """Return the body with a mark that auto-merge still has to be set."""
-    return with_settled(body, settled(body) - {wish("auto-merge")})
+    return with_applied_wishes(body, applied_wishes(body) - {wish("auto-merge")})
 
 
-def _completed(
+def _complete_request(
     host: Host,
     request: Proposed,
     pull: Any,
@@ -494,14 +494,14 @@ def _completed(
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
-        return notes.on(replace(request, head_commit=newer_tip, note=MOVED))
+        return notes.added_to(replace(request, head_commit=newer_tip, note=MOVED))
 
-    set_before = settled(desired.body)
+    set_before = applied_wishes(desired.body)
     set_by_now = set_before | (wishes(unset) - notes.missed)
     if set_by_now != set_before and request.state == "open":
         with suppress(Overtaken):
-            host.write(pull, desired.title, with_settled(desired.body, set_by_now))
-    return notes.on(replace(request, head_commit=our_commit or request.head_commit))
+            host.write(pull, desired.title, with_applied_wishes(desired.body, set_by_now))
+    return notes.added_to(replace(request, head_commit=our_commit or request.head_commit))
 
 
 def _newer_tip(host: Host, our_commit: str, head: str) -> str:
@@ -549,7 +549,7 @@ class Notes:
         except (ForgeError, RepositoryError) as error:
             self.add(f"{what}: {error.message}", kind, *names)
 
-    def on(self, found: Proposed) -> Proposed:
+    def added_to(self, found: Proposed) -> Proposed:
         """Return the request with its own note and all of these notes."""
         self.add(found.note)
         return replace(found, note="; ".join(self._sentences)[:_LONGEST_NOTE])
@@ -569,7 +569,7 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     return absent
 
 
-def honest(found: Proposed, page: str) -> Proposed:
+def plausible(found: Proposed, page: str) -> Proposed:
     """Return the request without an implausible URL or commit, which would end up in results, logs,
     and pages. An implausible URL is replaced with `page`, the repository's page.
     """

@@ -112,7 +112,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     for forge in FORGES.values():
         host_ends = forge.host_ends or "-"  # no hostname ends with "-"
         if remote.host in forge.hosts or remote.host.endswith(host_ends):
-            return _built(forge.name, remote, f"https://{remote.host}")
+            return _address_on(forge.name, remote, f"https://{remote.host}")
 
     # the longest root first, because one may be below another
     with_root = [entry for entry in known if entry.root]
@@ -121,16 +121,16 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
         parts = _path_below(remote, entry.root)
         if parts is not None:
             host = split(entry.root).authority
-            return _built(entry.forge, replace(remote, parts=parts, host=host), entry.root)
+            return _address_on(entry.forge, replace(remote, parts=parts, host=host), entry.root)
 
     for entry in known:
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
-            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
+            return _address_on(entry.forge, replace(remote, host=host), entry.root or remote.root)
 
-    name = _guessed(remote)
-    return _built(name, remote, remote.root) if name else None
+    name = _guess_forge(remote)
+    return _address_on(name, remote, remote.root) if name else None
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
@@ -149,7 +149,7 @@ def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     return remote.parts[len(root_parts) :] if is_below else None
 
 
-def _guessed(remote: RemoteUrl) -> str:
+def _guess_forge(remote: RemoteUrl) -> str:
     """Return the forge suggested by the URL's shape or the hostname, or ""."""
     if "_git" in remote.parts:
         return "azure"
@@ -165,7 +165,7 @@ def _guessed(remote: RemoteUrl) -> str:
     return ""
 
 
-def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
+def _address_on(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return the address of a repository on this kind of forge, with its host."""
     place = FORGES[forge].place(remote, root.rstrip("/"))
     return replace(place, host=split(place.web or root).authority)

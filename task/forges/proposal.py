@@ -258,7 +258,7 @@ def closed_body(found: Proposed, because: str) -> str:
     reason = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
     begin = mark.format(BEGIN, ABOUT[BEGIN])
     end = mark.format(END, ABOUT[END])
-    return beside(found.body, SEPARATOR.join((begin, reason, end)))
+    return with_our_part(found.body, SEPARATOR.join((begin, reason, end)))
 
 
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
@@ -356,7 +356,7 @@ def split(text: str) -> tuple[str, str, str]:
     return text[:start], text[start:end], text[end:]
 
 
-def beside(text: str, ours: str) -> str:
+def with_our_part(text: str, ours: str) -> str:
     """Return a body with this part instead of our earlier part, or at its end."""
     before, known, after = split(text)
     if not known and before.strip():
@@ -408,13 +408,13 @@ def wishes(proposal: Proposal) -> frozenset[str]:
     return frozenset(keys)
 
 
-def settled(text: str) -> frozenset[str]:
+def applied_wishes(text: str) -> frozenset[str]:
     """Return the keys of everything that runs have set on the request with this body."""
     keys = value_of(text, SETTLED, "[0-9a-f]+")
     return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
-def with_settled(text: str, keys: frozenset[str]) -> str:
+def with_applied_wishes(text: str, keys: frozenset[str]) -> str:
     """Return the body with a mark for everything that is set."""
     return with_mark(text, SETTLED, "".join(sorted(keys)))
 
@@ -423,7 +423,7 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
     """Return the proposal with only the labels, people, and auto-merge still to be set on the
     request with this body.
     """
-    set_before = settled(text)
+    set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if wish(kind, name) not in set_before)
@@ -451,7 +451,7 @@ def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) ->
 
     body = with_mark(proposal.body, TITLE, title_mark)
     if current:
-        body = beside(current.body, with_settled(body, settled(current.body)))
+        body = with_our_part(current.body, with_applied_wishes(body, applied_wishes(current.body)))
 
     excess = len(body) - longest
     if excess > 0:
@@ -475,7 +475,7 @@ def _fitting_title(title: str) -> str:
     return f"{title[:fitting]}…"
 
 
-def same(found: Proposed, proposal: Proposal) -> bool:
+def has_same_text(found: Proposed, proposal: Proposal) -> bool:
     """Return whether the request already has this text.
 
     Forges change line endings and drop trailing whitespace.

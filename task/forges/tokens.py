@@ -46,12 +46,12 @@ class Tokens:
         self._has_forge_url = forge is not None and forge.root != ""
         self._scope = _token_scope(forge, scope, environ)
 
-        self._secret = _sound(environ.get(VARIABLE, ""), VARIABLE)
+        self._secret = _checked_token(environ.get(VARIABLE, ""), VARIABLE)
         self._source = VARIABLE
         if self._secret and file:
             raise UsageError(f"{VARIABLE} and {OPTION} are both set", hint="set only one of them")
         if file:
-            self._secret = _read(file)
+            self._secret = _read_token(file)
             self._source = OPTION
         if self._secret and not self._scope:
             raise UsageError(
@@ -64,7 +64,7 @@ class Tokens:
 
         A token set by the user is often only valid for the repository that is written to.
         """
-        return self._of_ci(place) or self.of(place, what)
+        return self._ci_job_token(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
         """Return the token for the API at that address. `what` is the action that requires it.
@@ -77,7 +77,7 @@ class Tokens:
             if login.password and covers(login.prefix, place.web):
                 # Bitbucket Cloud's API requires the email address where git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
-        ci_token = self._of_ci(place)
+        ci_token = self._ci_job_token(place)
         if ci_token:
             return ci_token
         raise self._no_token(place, what)
@@ -108,13 +108,13 @@ class Tokens:
             hint = f"{hint}, and {scope_option}"
         return CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
-    def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
+    def _ci_job_token(self, place: ForgeAddress) -> ForgeToken | None:
         """Return the CI job's own token, or None if there is none for this address."""
         for system in SYSTEMS:
             if not system.token:
                 continue
             token_variable, server_variable = system.token
-            secret = _sound(self._environ.get(token_variable, ""), token_variable)
+            secret = _checked_token(self._environ.get(token_variable, ""), token_variable)
             server = self._environ.get(server_variable, "")
             if secret and covers(server, place.web):
                 return ForgeToken(secret)
@@ -172,7 +172,7 @@ def _unreadable(path: str, error: OSError) -> UsageError:
     )
 
 
-def _read(path: str) -> Secret:
+def _read_token(path: str) -> Secret:
     """Return the token in a file. Raises `UsageError`."""
     try:
         text = read_text(path)
@@ -182,10 +182,10 @@ def _read(path: str) -> Secret:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():
         raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in the file")
-    return _sound(text, f"{OPTION} {path!r}")
+    return _checked_token(text, f"{OPTION} {path!r}")
 
 
-def _sound(text: str, where: str) -> Secret:
+def _checked_token(text: str, where: str) -> Secret:
     """Return the token in a variable or file. `where` is its name, for messages.
 
     Raises `UsageError` unless it is one line of printable ASCII, because it goes into a header.

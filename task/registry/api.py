@@ -81,16 +81,16 @@ class RegistryApi:
         path: str,
         login: RegistryLogin | None = None,
         accept: str = "",
-        also: tuple[int, ...] = (),
+        expected: tuple[int, ...] = (),
     ) -> Response:
-        """Return the response for `/v2/<repository><path>` if its status is 200, 404, or in `also`.
+        """Return the response for `/v2/<repository><path>` if its status is 200, 404, or in `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
         response. A registry that could not be reached gets no requests for a while.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
-        sent_login = self._authorized(repository, login)
+        sent_login = self._login_headers(repository, login)
         answer = self._send(method, url, {**headers, **sent_login})
 
         if answer.status == 401:  # the response says which credentials the registry accepts
@@ -98,11 +98,11 @@ class RegistryApi:
             if offered:
                 self._challenges = offered
             self._drop_rejected_token(repository, login, sent_login)
-            new_login = self._authorized(repository, login)
+            new_login = self._login_headers(repository, login)
             if new_login and new_login != sent_login:
                 answer = self._send(method, url, {**headers, **new_login})
 
-        if answer.status in (200, 404, *also):
+        if answer.status in (200, 404, *expected):
             return answer
         error = refused(self.endpoint.name, repository, answer, login)
         if answer.status == 429:
@@ -125,7 +125,7 @@ class RegistryApi:
             shutdown.check()
             self._raise_if_down()
             try:
-                return self._answer(method, url, headers)
+                return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
                 problem = no_answer(self.endpoint.name, error)
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
@@ -144,13 +144,13 @@ class RegistryApi:
             self._next_start = start + 1 / self.endpoint.limit
         shutdown.sleep(start - now)
 
-    def _answer(self, method: str, url: str, headers: Headers) -> Response:
+    def _send_to_registry(self, method: str, url: str, headers: Headers) -> Response:
         """Send the request to the registry's URL that responded first, and return the response."""
         if self._http is None:
             with self._first_request:
                 self._raise_if_down()
                 if self._http is None:  # no other thread has sent it in the meantime
-                    return self._first_answer(method, url, headers)
+                    return self._send_first_request(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
     def _raise_if_down(self) -> None:
@@ -160,7 +160,7 @@ class RegistryApi:
             if time.monotonic() < until:
                 raise error
 
-    def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
+    def _send_first_request(self, method: str, url: str, headers: Headers) -> Response:
         """Send the first request, which detects whether the registry uses https or http, and return
         the response.
 
@@ -207,7 +207,7 @@ class RegistryApi:
 
     # Logins
 
-    def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
+    def _login_headers(self, repository: str, login: RegistryLogin | None) -> Headers:
         """Return the authentication headers for a repository, or {} if the registry has not
         requested credentials yet.
         """
@@ -258,7 +258,7 @@ class RegistryApi:
             token_lock = self._token_locks.setdefault(key, Lock())
         with token_lock:  # a second thread gets the first thread's token
             token = self._tokens.get(key)
-            if token is None or not token.good:
+            if token is None or not token.is_valid:
                 realm = challenge.get("realm", "")
                 check_realm(self.endpoint.name, self._base, realm, login)
                 parameters = {

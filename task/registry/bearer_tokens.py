@@ -43,7 +43,7 @@ HOW_TO_LOG_IN = (
     "set credentials: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
     " --registry-password-file, or with the pull-secret annotation"
 )
-Lent = Callable[[str], Http]  # URL → the client for that server
+ClientFor = Callable[[str], Http]  # URL → the client for that server
 _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
@@ -73,7 +73,7 @@ class BearerToken:
     ends: float  # on the monotonic clock
 
     @property
-    def good(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the token is still valid."""
         return time.monotonic() < self.ends
 
@@ -210,20 +210,20 @@ def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
 
 
 def fetch(
-    lent: Lent,
+    client_for: ClientFor,
     realm: str,
     wanted: Mapping[str, str],
     login: RegistryLogin | None,
 ) -> BearerToken:
     """Fetch a token from the token server at the URL `realm`, for the `service` and `scope` in
-    `wanted`. `lent` returns the client for a server.
+    `wanted`. `client_for` returns the client for a server.
 
     Raises `RegistryError` and its subclasses. Messages do not include the URL's query, because a
     registry may put anything in it.
     """
     parameters = {key: value for key, value in wanted.items() if value}
     try:
-        answer = _ask(lent(realm), realm, parameters, login)
+        answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None

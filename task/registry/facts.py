@@ -113,7 +113,7 @@ def _without_manifest(repository: ImageRepository, image: Image, facts: Collecti
     if not digest and "digest" in facts:
         return Answer(digest=_read_manifest(repository, reference) or "")
     if digest and not image.digest:
-        repository.memory.saw(image.tag, digest)
+        repository.memory.store_tag(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
 
@@ -150,9 +150,9 @@ def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -
     if manifest is None:
         return None
     if manifest.is_old:
-        memory.says(manifest.digest, history_config(manifest.data))
-    memory.consists(manifest.digest, members(manifest))
-    memory.saw(tag, manifest.digest)
+        memory.store_config(manifest.digest, history_config(manifest.data))
+    memory.store_members(manifest.digest, members(manifest))
+    memory.store_tag(tag, manifest.digest)
     return manifest.digest
 
 
@@ -212,5 +212,5 @@ def _image_config(repository: ImageRepository, member: Member) -> Config | None:
         if member.config:
             config = read_config(repository.json_blob(member.config))
         with_date = replace(config, created=config.created or member.created)
-        repository.memory.says(member.digest, with_date)
+        repository.memory.store_config(member.digest, with_date)
     return configs[member.digest]

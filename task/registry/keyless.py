@@ -118,19 +118,19 @@ class Keyless:
         bundle_json: bytes | str = signature.raw
         if not is_bundle:
             bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
-        accepts = _Accepts(self._identities, exact=self._exact)
+        policy = _IdentityPolicy(self._identities, exact=self._exact)
         try:
-            _verify(signature, Bundle.from_json(bundle_json), verifier, accepts)
+            _verify(signature, Bundle.from_json(bundle_json), verifier, policy)
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
-        return accepts.subject, accepts.origin
+        return policy.subject, policy.origin
 
 
-class _Accepts:
+class _IdentityPolicy:
     """The policy that `sigstore` applies to a certificate after it has checked the chain, log
     entry, and times.
     """
@@ -213,12 +213,12 @@ def _roots_and_log(path: str, url: str) -> tuple[TrustedRoot, str]:
     return roots, url
 
 
-def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, accepts: _Accepts) -> None:
+def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _IdentityPolicy) -> None:
     """Verify a signature and the identity in its certificate. Raises errors of several types."""
     if signature.form == "payload":
-        verifier.verify_artifact(signature.content, bundle, accepts)
+        verifier.verify_artifact(signature.content, bundle, policy)
         return
-    payload_type, payload = verifier.verify_dsse(bundle, accepts)
+    payload_type, payload = verifier.verify_dsse(bundle, policy)
     if encoded(payload_type, payload) != signature.content:
         # another reader may use the other one
         raise Malformed("a bundle has two statements")

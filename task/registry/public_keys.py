@@ -64,12 +64,12 @@ class PublicKeys:
         """
         for raw in signature.signatures:
             for key in self._keys:
-                if _good(key, signature.content, raw):
+                if _verifies(key, signature.content, raw):
                     return self._name, None
         raise Malformed("a signature was not made with the required key")
 
 
-def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
+def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
     """Return whether the signature of the content was made with the key."""
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):

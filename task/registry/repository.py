@@ -86,18 +86,18 @@ class AnswerCache:
             self._path = os.path.join(folder, file_name)
             self._load()
 
-    def saw(self, tag: str, digest: str) -> None:
+    def store_tag(self, tag: str, digest: str) -> None:
         """Store a tag's current digest."""
         if tag and self.tags.get(tag) != digest:
             self._changed = True
             self.tags[tag] = digest
 
-    def consists(self, digest: str, members: tuple[Member, ...]) -> None:
+    def store_members(self, digest: str, members: tuple[Member, ...]) -> None:
         """Store a manifest's images."""
         self._changed = True
         self.members[digest] = members
 
-    def says(self, digest: str, config: Config) -> None:
+    def store_config(self, digest: str, config: Config) -> None:
         """Store an image's config."""
         self._changed = True
         self.configs[digest] = config
@@ -206,7 +206,7 @@ class ImageRepository:
             # The digest of a Docker schema 1 manifest does not cover its signatures.
             body = signed_payload(body, data)
         sent_digest = answer.headers.get("Docker-Content-Digest", "").strip()
-        digest = self._checked(body, reference, sent_digest)
+        digest = self._verified_digest(body, reference, sent_digest)
         content_type = answer.headers.get("Content-Type", "")
         media_type = content_type.partition(";")[0].strip().lower()
         return Manifest(digest, media_type, data)
@@ -214,13 +214,15 @@ class ImageRepository:
     def blob(self, digest: str) -> bytes:
         """Return a blob's bytes, verified against its digest."""
         if not is_digest(digest):
-            raise self._wrong(
+            raise self._registry_error(
                 f"refers to a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest"
             )
         answer = self._api.ask("GET", self.name, f"/blobs/{digest}", self._login)
         if answer.status == 404:
-            raise self._wrong(f"does not have the blob {digest} that its own manifest refers to")
-        self._checked(answer.body, digest, "")
+            raise self._registry_error(
+                f"does not have the blob {digest} that its own manifest refers to"
+            )
+        self._verified_digest(answer.body, digest, "")
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
@@ -240,7 +242,9 @@ class ImageRepository:
         with self._lock:
             if self._listed is None:
                 large_page, small_page = _PAGES
-                tags = self._tags(self._pages(f"/tags/list?n={large_page}", missing=(400,)))
+                tags = self._tags(
+                    self._pages(f"/tags/list?n={large_page}", missing_statuses=(400,))
+                )
                 if tags is None:  # the registry does not allow such large pages
                     tags = self._tags(self._pages(f"/tags/list?n={small_page}"))
                 self._listed = tuple(tags or ())
@@ -251,7 +255,7 @@ class ImageRepository:
 
         They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API))
+        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing_statuses=_NO_API))
         if not pages:
             # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
             index = self.manifest(digest.replace(":", "-"))
@@ -271,12 +275,12 @@ class ImageRepository:
             # Docker's registry returns null for a repository without tags
             names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
-                raise self._wrong("returned an invalid list of tags")
+                raise self._registry_error("returned an invalid list of tags")
             if tags is None:
                 tags = {}
             tags.update(dict.fromkeys(names))
             if len(tags) > _MOST_TAGS:
-                raise self._wrong(f"lists more than {_MOST_TAGS:,} tags")
+                raise self._registry_error(f"lists more than {_MOST_TAGS:,} tags")
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
@@ -286,34 +290,34 @@ class ImageRepository:
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
                 hint="use name:tag",
             )
-        also = _NO_HEAD if method == "HEAD" else ()
+        expected = _NO_HEAD if method == "HEAD" else ()
         return self._api.ask(
             method,
             self.name,
             f"/manifests/{reference}",
             self._login,
             accept=ACCEPT,
-            also=also,
+            expected=expected,
         )
 
     def _pages(
         self,
         path: str,
         accept: str = "",
-        missing: tuple[int, ...] = (),
+        missing_statuses: tuple[int, ...] = (),
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the `Link` header.
 
-        Do not yield a page if the first response has a `missing` status. The credentials are only
-        sent to the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`,
-        and returns all tags in one page.
+        Do not yield a page if the first response has one of the `missing_statuses`. The credentials
+        are only sent to the registry, and the number of pages is limited. Docker's registry 2.8
+        ignores `n`, and returns all tags in one page.
         """
         seen_paths: set[str] = set()
         size = 0
         end = time.monotonic() + _LONGEST
         while path:
             if path in seen_paths or len(seen_paths) >= _MOST_PAGES:
-                raise self._wrong("keeps returning more pages of a list")
+                raise self._registry_error("keeps returning more pages of a list")
             if time.monotonic() > end:
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name} took more than {_LONGEST:g} seconds to"
@@ -321,18 +325,23 @@ class ImageRepository:
                     hint="run it again",
                 )
             seen_paths.add(path)
-            answer = self._page(path, accept, missing)
+            answer = self._page(path, accept, missing_statuses)
             if answer is None:
                 return
             size += len(answer.body)
             if size > _MOST_BYTES:
-                raise self._wrong(f"returned a list of more than {_MOST_BYTES:,} bytes")
+                raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
-            missing = ()  # only for the first page
+            missing_statuses = ()  # only for the first page
 
-    def _page(self, path: str, accept: str, missing: tuple[int, ...]) -> Response | None:
-        """Return the response with one page of a list, or None for a `missing` status.
+    def _page(
+        self,
+        path: str,
+        accept: str,
+        missing_statuses: tuple[int, ...],
+    ) -> Response | None:
+        """Return the response with one page of a list, or None for one of the `missing_statuses`.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -342,9 +351,9 @@ class ImageRepository:
             path,
             self._login,
             accept=accept,
-            also=missing,
+            expected=missing_statuses,
         )
-        if answer.status in missing:
+        if answer.status in missing_statuses:
             return None
         if answer.status == 404:
             raise RegistryError(
@@ -365,12 +374,14 @@ class ImageRepository:
             return ""
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
-            raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
+            raise self._registry_error(
+                f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}"
+            )
         # Use our own base URL for the next page: behind a proxy, a registry may return a different
         # path before `/v2/`.
         _before, in_repository, path = url.partition(f"/v2/{quote(self.name)}/")
         if not in_repository:
-            raise self._wrong("continues its list in another repository")
+            raise self._registry_error("continues its list in another repository")
         return f"/{path}"
 
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
@@ -386,10 +397,10 @@ class ImageRepository:
                 ) from None
             data = None
         if not isinstance(data, dict):
-            raise self._wrong(f"returned something other than a {what}")
+            raise self._registry_error(f"returned something other than a {what}")
         return data
 
-    def _checked(self, body: bytes, reference: str, sent_digest: str) -> str:
+    def _verified_digest(self, body: bytes, reference: str, sent_digest: str) -> str:
         """Return the digest of a body.
 
         It must equal the requested `reference`, if that is a digest, and the digest that the
@@ -406,7 +417,7 @@ class ImageRepository:
                 )
         return expected[0] if expected else digest_of(body)
 
-    def _wrong(self, what: str) -> RegistryError:
+    def _registry_error(self, what: str) -> RegistryError:
         return RegistryError(
             f"registry {self._api.endpoint.name} {what} ({self.name})",
             hint="check the registry",
