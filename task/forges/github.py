@@ -22,7 +22,7 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
-    thrown_out,
+    removed_from_queue,
 )
 from task.forges.proposal import applied_wishes, described, wish
 from task.forges.protection import listed, open_on_github
@@ -225,7 +225,7 @@ class GitHub(Host):
         is_set = wish("auto-merge") in applied_wishes(request.body)
         if request.state != "open" or pull.get("auto_merge") or not is_set:
             return request
-        return thrown_out(request, self._auto_merge.removal_reason(request.number))
+        return removed_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
         """Add these assignees at this API path. Those whom GitHub ignores become a note."""

@@ -80,7 +80,9 @@ class AutoMerge:
         if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
-        by_person = "manual" in reason.lower() if reason else _is_person(event)
+        by_person = _is_person(event)
+        if reason:
+            by_person = "manual" in reason.lower()
         if by_person:
             return ""
         return f"GitHub's merge queue removed it ({reason or _UNTOLD})"
@@ -96,7 +98,7 @@ class AutoMerge:
 
         `pull` is GitHub's data about it. If that fails, add the reason to the notes.
         """
-        methods = _methods(pull)
+        methods = _methods(pull)  # those that GitHub has not rejected
         data: Any = None
         objection = ""
         while methods:

@@ -382,15 +382,16 @@ def _create_request(host: Host, proposal: Proposal) -> Any:
     )
 
 
-def _update_request(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     """Update the open request, and return it. Leave a request for a newer commit unchanged.
 
-    Raises `Overtaken` if the request has changed since it was found.
+    `earlier` is the request as it was found, which may be before the push. Raises `Overtaken` if it
+    has changed since then.
     """
     our_commit = described(proposal.body)
-    current, pull = host.read(found.number)
-    is_another = host.branches(pull) != (proposal.base, proposal.head)
-    if is_another or current.state != "open" or overtaken(found, current, proposal):
+    current, pull = host.read(earlier.number)
+    has_other_branches = host.branches(pull) != (proposal.base, proposal.head)
+    if has_other_branches or current.state != "open" or overtaken(earlier, current, proposal):
         raise Overtaken
 
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
@@ -398,12 +399,12 @@ def _update_request(host: Host, found: Proposed, proposal: Proposal, notes: Note
     shows_ours = current.head_commit != "" and our_commit.startswith(current.head_commit)
     newer_tip = "" if shows_ours else _newer_tip(host, our_commit, proposal.head)
     if newer_tip:
-        return replace(found, head_commit=newer_tip, note=MOVED)
+        return replace(earlier, head_commit=newer_tip, note=MOVED)
 
     desired = fitted(proposal, longest_body(host.forge), current)
     unset = lacking(proposal, desired.body)
     if proposal.auto_merge:
-        desired, unset = _with_auto_merge_again(host, found, current, desired, unset, notes)
+        desired, unset = _with_auto_merge_again(host, earlier, current, desired, unset, notes)
 
     has_our_text = has_same_text(current, desired)
     if has_our_text and not wishes(unset):
@@ -416,14 +417,14 @@ def _update_request(host: Host, found: Proposed, proposal: Proposal, notes: Note
     has_other_commit = our_commit not in ("", completed.head_commit)
     if has_other_commit and described(current.body) == completed.head_commit:
         # we just overwrote a newer commit's description: put it back
-        _overwritten, pull = host.read(found.number)
+        _overwritten, pull = host.read(earlier.number)
         host.write(pull, current.title, current.body)
     return completed
 
 
 def _with_auto_merge_again(
     host: Host,
-    found: Proposed,
+    earlier: Proposed,
     current: Proposed,
     desired: Proposal,
     unset: Proposal,
@@ -434,39 +435,39 @@ def _with_auto_merge_again(
     """
     without_mark = replace(desired, body=_without_auto_merge(desired.body))
     set_again = replace(unset, auto_merge=True)
-    if found.thrown_out:
-        notes.add(f"{found.thrown_out}: this run requested the merge again")
+    if earlier.thrown_out:
+        notes.add(f"{earlier.thrown_out}: this run requested the merge again")
         return without_mark, set_again
     after_push = host.auto_merge_after_push
     our_commit = described(desired.body)
-    if after_push == "stays" or not _may_have_ended_auto_merge(found, current, our_commit):
+    if after_push == "stays" or not _may_have_ended_auto_merge(earlier, current, our_commit):
         return desired, unset
     if after_push == "ends":
         return without_mark, set_again
     return desired, set_again
 
 
-def _may_have_ended_auto_merge(found: Proposed, current: Proposed, our_commit: str) -> bool:
+def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit: str) -> bool:
     """Return whether our push may have turned off the auto-merge that an earlier run set.
 
-    `found` is the request before the push, and `current` the request after it.
+    `earlier` is the request before the push, and `current` the request after it.
     """
     has_new_commit = described(current.body) != our_commit
     set_before = wish("auto-merge") in applied_wishes(current.body)
     # A person may have turned it off before the push. If the forge does not report this, set it
     # again.
-    turned_off = found.auto_merge is False and found.head_commit == described(found.body)
+    turned_off = earlier.auto_merge is False and earlier.head_commit == described(earlier.body)
     return has_new_commit and set_before and not turned_off
 
 
-def thrown_out(found: Proposed, because: str) -> Proposed:
+def removed_from_queue(request: Proposed, reason: str) -> Proposed:
     """Return a request that its merge queue removed for this reason: auto-merge is not set.
 
     Without a reason, return it unchanged.
     """
-    if not because:
-        return found
-    return replace(found, thrown_out=because, body=_without_auto_merge(found.body))
+    if not reason:
+        return request
+    return replace(request, thrown_out=reason, body=_without_auto_merge(request.body))
 
 
 def _without_auto_merge(body: str) -> str:

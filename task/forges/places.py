@@ -109,10 +109,9 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     forge.
     """
     remote = remote_of(url)
-    for forge in FORGES.values():
-        host_ends = forge.host_ends or "-"  # no hostname ends with "-"
-        if remote.host in forge.hosts or remote.host.endswith(host_ends):
-            return _address_on(forge.name, remote, f"https://{remote.host}")
+    public_forge = _public_forge(remote.host)
+    if public_forge:
+        return _address_on(public_forge, remote, f"https://{remote.host}")
 
     # the longest root first, because one may be below another
     with_root = [entry for entry in known if entry.root]
@@ -131,6 +130,15 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
 
     name = _guess_forge(remote)
     return _address_on(name, remote, remote.root) if name else None
+
+
+def _public_forge(host: str) -> str:
+    """Return the forge that has this public host, such as "github" for github.com, or ""."""
+    for forge in FORGES.values():
+        host_ends = forge.host_ends or "-"  # no hostname ends with "-"
+        if host in forge.hosts or host.endswith(host_ends):
+            return forge.name
+    return ""
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:

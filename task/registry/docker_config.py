@@ -144,6 +144,7 @@ def _covers(key: str, name: str) -> bool:
         patterns = key_host.split(".")
         labels = host.split(".")
         same_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
+    # a key with a path is for this path and everything below it
     same_path = not key_path or f"{path}/".startswith(f"{key_path}/")
     return same_host and same_path
 

@@ -93,15 +93,15 @@ def find_registry(
     registry: str,
     repository: str,
     *,
-    written: bool,
+    has_registry: bool,
 ) -> RegistryConf | None:
     """Return the entry for an image, or None if there is none and the image is at
     `https://<registry>`.
 
     The exact prefix wins, then the longest matching prefix (AIU since v0.17). An image name without
-    a registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
+    a registry (not `has_registry`) belongs to the entry with `default: true`, else to Docker Hub.
     """
-    if not written:
+    if not has_registry:
         for entry in entries:
             if entry.default:
                 return entry
@@ -299,13 +299,13 @@ def place_of(
     # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
     # for the second form.
     first_part = image.name.partition("/")[0]
-    written = image.registry != HUB or normal(first_part) == HUB
-    conf = find_registry(entries, image.registry, image.repository, written=written)
+    has_registry = image.registry != HUB or normal(first_part) == HUB
+    conf = find_registry(entries, image.registry, image.repository, has_registry=has_registry)
     if conf is None:
         return _unconfigured_endpoint(image.registry, ca), image.repository, None
 
     name = image.registry
-    if not written:
+    if not has_registry:
         name = conf.prefix or HUB
     certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(

@@ -167,6 +167,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
         _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
     ]
 
+    # a signature by cosign 3 is also a statement, with its own predicate
     is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
     if is_attestation and statement.get("_type") not in _STATEMENTS:
         raise Malformed("it has a statement of an unknown type")
