@@ -302,7 +302,7 @@ class Client:
                 url = f"{new_prefix}{url.removeprefix(old_prefix)}"
 
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED:  # only GET has followed the redirect
+        if answer.status in _MOVED:  # the HTTP client only follows redirects of GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):
                 return self._ask_at_current_address(method, path, **more)

@@ -94,9 +94,9 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Have GitHub merge exactly this commit, and no newer commit, and return the request.
+        """Have GitHub merge exactly this commit, and no newer commit. Return the request.
 
-        `pull` is GitHub's data about it. If that fails, add the reason to the notes.
+        `pull` is GitHub's data about the request. If GitHub objects, its reason becomes a note.
         """
         methods = _methods(pull)  # those that GitHub has not rejected
         data: Any = None

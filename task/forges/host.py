@@ -432,7 +432,10 @@ def _with_auto_merge_again(
 ) -> tuple[Proposal, Proposal]:
     """Return `desired` and `unset`, changed so that auto-merge is set again if the merge queue
     removed the request, or if our push may have ended its auto-merge.
+
+    `desired` has the request's new text, and `unset` has what still has to be set.
     """
+    # a mark in the text says that an earlier run has set auto-merge
     without_mark = replace(desired, body=_without_auto_merge(desired.body))
     set_again = replace(unset, auto_merge=True)
     if earlier.thrown_out:

@@ -131,7 +131,7 @@ def _digest_with_members(repository: ImageRepository, image: Image, *, sure: boo
     if last_digest in memory.members:
         if image.digest and not sure:
             return last_digest
-        # one HEAD shows whether the tag still has this digest
+        # one HEAD shows whether the image still exists, and the tag's current digest
         current_digest = repository.head(reference)
         if current_digest is None or current_digest in memory.members:
             return current_digest
