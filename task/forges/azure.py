@@ -198,9 +198,7 @@ class Azure(Host):
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
         conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"
-        merge_commit = ""
-        if state == "merged":
-            merge_commit = dig(pull, "lastMergeCommit", "commitId")
+        merge_commit = dig(pull, "lastMergeCommit", "commitId") if state == "merged" else ""
         return Proposed(
             url=f"{self.place.web}/pullrequest/{number}",
             number=number,

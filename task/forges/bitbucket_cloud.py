@@ -184,9 +184,7 @@ class BitbucketCloud(Host):
     def proposed(self, pull: Any) -> Proposed:
         """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
-        merge_commit = ""
-        if state == "merged":
-            merge_commit = dig(pull, "merge_commit", "hash")
+        merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 
         # Bitbucket returns only the first 12 digits of the commit; our description has the full ID
         body = dig(pull, "description")

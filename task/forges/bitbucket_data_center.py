@@ -110,9 +110,7 @@ class BitbucketDataCenter(Host):
     def proposed(self, pull: Any) -> Proposed:
         """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
-        merge_commit = ""
-        if state == "merged":
-            merge_commit = dig(pull, "properties", "mergeCommit", "id")
+        merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
         merge_outcome = dig(pull, "properties", "mergeResult", "outcome")
         conflicts = state == "open" and merge_outcome == "CONFLICTED"
         return Proposed(

@@ -296,13 +296,17 @@ class GitLab(Host):
             return request
         if pull.get("merge_when_pipeline_succeeds"):
             return request
-
         exact_commit = commit or request.head_commit
         if self._has_trains():
             self._join_train(pull, exact_commit, notes)
             return request
+        return self._merge_when_possible(request, exact_commit, notes)
 
-        merge = partial(self._merge, request.number, exact_commit)
+    def _merge_when_possible(self, request: Proposed, commit: str, notes: Notes) -> Proposed:
+        """Have GitLab merge this commit once its pipeline passes, or now if it has no pipeline.
+        Return the request. If GitLab refuses, the reason becomes a note.
+        """
+        merge = partial(self._merge, request.number, commit)
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
         # GitLab may not have checked the new commit yet.
         answer = until(

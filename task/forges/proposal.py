@@ -440,26 +440,30 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
 def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
-    People's changes to the title and body of the open request `current` are kept. Our part of the
-    body is truncated, but not its marks.
+    People's changes to the title and body of the open request `current` are kept.
     """
     title = _fitting_title(proposal.title)
     title_mark = digest(title)
     if current and renamed(current):
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
-
     body = with_mark(proposal.body, TITLE, title_mark)
     if current:
         body = with_our_part(current.body, with_applied_wishes(body, applied_wishes(current.body)))
+    return replace(proposal, title=title, body=_fitting_body(body, longest))
 
+
+def _fitting_body(body: str, longest: int) -> str:
+    """Return the body with at most `longest` characters: our part is truncated, but not its marks,
+    which are at its end.
+    """
     excess = len(body) - longest
-    if excess > 0:
-        before, ours, after = split(body)
-        text, _, marks = ours.rpartition(SEPARATOR)
-        kept_length = max(0, len(text) - excess - len("\n…"))
-        body = f"{before}{text[:kept_length]}\n…{SEPARATOR}{marks}{after}"
-    return replace(proposal, title=title, body=body)
+    if excess <= 0:
+        return body
+    before, ours, after = split(body)
+    text, _, marks = ours.rpartition(SEPARATOR)
+    kept_length = max(0, len(text) - excess - len("\n…"))
+    return f"{before}{text[:kept_length]}\n…{SEPARATOR}{marks}{after}"
 
 
 def _fitting_title(title: str) -> str:

@@ -95,11 +95,8 @@ class Tokens:
 
         if self._secret:
             scope = " and ".join(self._scope)
-            message = (
-                f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
-            )
             return CredentialsError(
-                message,
+                f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}",
                 hint=f"if this Git host is allowed to receive the token, pass {scope_option}",
             )
 

@@ -83,7 +83,8 @@ class RegistryApi:
         accept: str = "",
         expected: tuple[int, ...] = (),
     ) -> Response:
-        """Return the response for `/v2/<repository><path>` if its status is 200, 404, or in `expected`.
+        """Return the response for `/v2/<repository><path>`, if its status is 200, 404, or in
+        `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
         response. A registry that could not be reached gets no requests for a while.
@@ -218,6 +219,7 @@ class RegistryApi:
             return {}
         if login and login.token:
             return bearer(login.token)
+        # Prefer a token to sending the password itself, if its server is allowed to get the password.
         if login and login.password and accepts_password:
             realm = challenge.get("realm", "") if challenge else ""
             may_fetch_token = challenge is not None and trusts(self._base, realm, login)

@@ -102,8 +102,7 @@ def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, Registr
     by_key: dict[str, RegistryLogin] = {}
     for login, keys in keys_of.items():
         login_with_hosts = replace(login, hosts=hosts_of(keys))
-        for key in keys:
-            by_key[key] = login_with_hosts
+        by_key |= dict.fromkeys(keys, login_with_hosts)
     return by_key
 
 

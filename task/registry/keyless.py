@@ -7,6 +7,7 @@ log's promise to record it. `sigstore` requires the proof, so it is fetched from
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -150,22 +151,18 @@ class _IdentityPolicy:
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
+        matches = operator.eq if self._exact else fits_glob
         for identity in self._identities:
             if issuer != identity.issuer:
                 continue
             for subject in subjects:
-                if self._matches(identity, subject):
+                if matches(identity.subject, subject):
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return
         raise VerificationError(
             f"it is by {', '.join(map(str, subjects[:3]))}, according to {issuer}"
         )
-
-    def _matches(self, identity: Identity, subject: str) -> bool:
-        if self._exact:
-            return subject == identity.subject
-        return fits_glob(identity.subject, subject)
 
 
 def _subjects_of(cert: Certificate) -> list[str]:
