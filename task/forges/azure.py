@@ -544,7 +544,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         raise error
     *before_git, _git, repository = parts
 
-    if remote.host.endswith(".visualstudio.com"):  # the organization is part of the hostname
+    # https://acme.visualstudio.com/DefaultCollection/project/_git/repository
+    if remote.host.endswith(".visualstudio.com"):
         root = "https://dev.azure.com"
         organization = remote.host.partition(".")[0]
         folders = [part for part in before_git if part.lower() != "defaultcollection"]

@@ -312,6 +312,9 @@ class Client:
     def _remember_rename(self, url: str, target: str) -> bool:
         """Remember the repository's new address if a redirect from `url` to `target` means that it
         was renamed: only the prefix of the address differs. Return whether it does.
+
+        For a redirect from …/repos/acme/web/pulls to …/repositories/7/pulls, the prefixes are
+        …/repos/acme/web and …/repositories/7.
         """
         old_url = url.partition("?")[0]
         new_url = target.partition("?")[0]

@@ -98,7 +98,8 @@ class AutoMerge:
 
         `pull` is GitHub's data about the request. If GitHub objects, its reason becomes a note.
         """
-        methods = _methods(pull)  # those that GitHub has not rejected
+        # try one method after the other, until GitHub does not object to the method
+        methods = _methods(pull)
         data: Any = None
         objection = ""
         while methods:

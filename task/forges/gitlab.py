@@ -208,8 +208,8 @@ class GitLab(Host):
         except (ForgeError, RepositoryError) as error:
             message = f"labels and people: {error.message}"
             for kind, failed_names in (("label", labels), *new_ids.items()):
-                failed_kind = kind if failed_names else ""
-                notes.add(message, failed_kind, *failed_names)
+                if failed_names:
+                    notes.add(message, kind, *failed_names)
             return pull
 
         for role, ids in new_ids.items():
@@ -386,10 +386,10 @@ class GitLab(Host):
             )
 
         answer = join(auto_merge=True)
-        if pull.get("detailed_merge_status") == "mergeable":
-            if answer.status == _NOT_AS_ASKED:
-                answer = join()
-        else:
+        has_passed_checks = pull.get("detailed_merge_status") == "mergeable"
+        if has_passed_checks and answer.status == _NOT_AS_ASKED:
+            answer = join()
+        if not has_passed_checks:
             # GitLab may not have created a new commit's pipeline yet.
             answer = until(
                 lambda response: response.status != _NOT_AS_ASKED,

@@ -457,8 +457,8 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
     """
     has_new_commit = described(current.body) != our_commit
     set_before = wish("auto-merge") in applied_wishes(current.body)
-    # A person may have turned it off before the push. If the forge does not report this, set it
-    # again.
+    # A person may have turned it off before the push: it was off, although nobody had pushed since
+    # the earlier run. If the forge does not report this, set it again.
     turned_off = earlier.auto_merge is False and earlier.head_commit == described(earlier.body)
     return has_new_commit and set_before and not turned_off
 

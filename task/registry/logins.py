@@ -127,9 +127,10 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source, which is kept for `expire` seconds (0: the whole run).
+        """Return the login from a source for the repository at `host`.
 
-        `origin` is where the source is configured, for messages.
+        It is kept for `expire` seconds (0: the whole run). `origin` is where the source is
+        configured, for messages.
         """
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
