@@ -219,7 +219,7 @@ class RegistryApi:
             return {}
         if login and login.token:
             return bearer(login.token)
-        # Prefer a token to sending the password itself, if its server is allowed to get the password.
+        # Prefer a token to the password itself, if the token server is allowed to get the password.
         if login and login.password and accepts_password:
             realm = challenge.get("realm", "") if challenge else ""
             may_fetch_token = challenge is not None and trusts(self._base, realm, login)
