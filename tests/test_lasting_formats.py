@@ -15,15 +15,15 @@ from task.deciding.decide import state_path_in
 from task.editors.state_file import read_state, write_state
 from task.forges.proposal import (
     Content,
+    applied_wishes,
     body,
     described,
     digest,
     fitted,
     renamed,
-    settled,
     wish,
     wishes,
-    with_settled,
+    with_applied_wishes,
 )
 from task.git.names import memory_branch
 from task.landing.head_branches import request_head
@@ -80,18 +80,18 @@ def test_the_hidden_markers_in_a_pull_request_are_stable() -> None:
         auto_merge=True,
     )
     made = fitted(wanted, 60_000)
-    lines = with_settled(made.body, wishes(wanted)).splitlines()
+    lines = with_applied_wishes(made.body, wishes(wanted)).splitlines()
     assert [line for line in lines if line.startswith("<!--")] == golden("request.md").splitlines()
     found = Proposed("https://git.example/1", "1", "open", made.title, golden("request.md"))
     assert (described(found.body), renamed(found)) == ("c" * 40, False)
-    assert settled(found.body) == wishes(wanted)
+    assert applied_wishes(found.body) == wishes(wanted)
 
 
 def test_the_format_of_the_registry_cache_is_stable(tmp_path: Path) -> None:
     cache = AnswerCache(str(tmp_path), "ghcr.io/acme/web")
-    cache.saw("1.10", DIGEST)
-    cache.consists(DIGEST, (Member(DIGEST, "linux/amd64", f"sha256:{'e' * 64}"),))
-    cache.says(DIGEST, Config("2026-11-21T05:00:00Z", "linux/amd64", {"team": "web"}))
+    cache.store_tag("1.10", DIGEST)
+    cache.store_members(DIGEST, (Member(DIGEST, "linux/amd64", f"sha256:{'e' * 64}"),))
+    cache.store_config(DIGEST, Config("2026-11-21T05:00:00Z", "linux/amd64", {"team": "web"}))
     cache.save()
     (file,) = tmp_path.iterdir()
     assert json.loads(file.read_text()) == json.loads(golden("registry-cache.json"))

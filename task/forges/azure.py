@@ -72,7 +72,7 @@ class AzureClient(Client):
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Like `Client.ask`.
+        """Send a request, and return the response, like `Client.ask`.
 
         If a Server is too old for the API version, retry with the Server's own version.
         """
@@ -81,8 +81,12 @@ class AzureClient(Client):
             supported = re.search(rb"supports is (\d+\.\d+)", answer.body)
             self.version = supported[1].decode() if supported else "6.0"
             answer = self._versioned(method, path, what, more)
-        if answer.status == _REFUSED and _REFUSED not in more.get("fine", ()):
+
+        expected_statuses = more.get("expected", ())
+        if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.refused(answer, what)
+
+        # for an invalid token, Azure returns its sign-in page with a success status
         is_page = answer.status == 203 or "html" in answer.headers.get("Content-Type", "")
         if is_page or origin(answer.url) != origin(self.reach.place.api):
             raise self._locked_out(what)
@@ -95,11 +99,16 @@ class AzureClient(Client):
         what: str,
         more: dict[str, Any],
     ) -> Response:
-        """Send a request with the API version. A status of 400 is returned, not raised."""
+        """Send a request with the API version. `more` has the other arguments of `Client.ask`.
+
+        A status of 400 is returned, not raised.
+        """
+        params = more.get("params") or {}
+        expected_statuses = more.get("expected", ())
         options = {
             **more,
-            "params": {**(more.get("params") or {}), "api-version": self.version},
-            "fine": (_REFUSED, *more.get("fine", ())),
+            "params": {**params, "api-version": self.version},
+            "expected": (_REFUSED, *expected_statuses),
         }
         return super().ask(method, path, what, **options)
 
@@ -141,18 +150,21 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`: the open request, else the newest, with its full description. Lists
-        are sorted newest first.
+        """Return the open request from `head` into `base`, else the newest, or None.
+
+        Lists are sorted newest first, and truncate descriptions, so the request is then read alone.
         """
-        path = f"{self._path}/pullrequests"
-        what = f"find the pull request for {head}"
-        params = {
-            "searchCriteria.sourceRefName": f"refs/heads/{head}",
-            "searchCriteria.targetRefName": f"refs/heads/{base}",
-            "searchCriteria.status": "all",
-            "$top": 50,
-        }
-        response = self._client.json("GET", path, what, params=params)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pullrequests",
+            f"find the pull request for {head}",
+            params={
+                "searchCriteria.sourceRefName": f"refs/heads/{head}",
+                "searchCriteria.targetRefName": f"refs/heads/{base}",
+                "searchCriteria.status": "all",
+                "$top": 50,
+            },
+        )
         ours = [
             pull
             for pull in mappings(response, "value")
@@ -160,8 +172,12 @@ class Azure(Host):
         ]
         if not ours:
             return None
-        still_open = (pull for pull in ours if dig(pull, "status") == "active")
-        newest = next(still_open, ours[0])
+
+        newest = ours[0]
+        for pull in ours:
+            if dig(pull, "status") == "active":
+                newest = pull
+                break
         return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
@@ -178,10 +194,11 @@ class Azure(Host):
         )
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
+        """Convert Azure's data about a request to our form."""
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
         conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"
+        merge_commit = dig(pull, "lastMergeCommit", "commitId") if state == "merged" else ""
         return Proposed(
             url=f"{self.place.web}/pullrequest/{number}",
             number=number,
@@ -189,7 +206,7 @@ class Azure(Host):
             title=dig(pull, "title"),
             body=dig(pull, "description"),
             head_commit=dig(pull, "lastMergeSourceCommit", "commitId"),
-            merge_commit=dig(pull, "lastMergeCommit", "commitId") if state == "merged" else "",
+            merge_commit=merge_commit,
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
@@ -201,7 +218,10 @@ class Azure(Host):
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
+        """Open a request, and return Azure's data about it.
+
+        Raises `AlreadyThere` if one is already open for this branch.
+        """
         body = {
             "sourceRefName": f"refs/heads/{proposal.head}",
             "targetRefName": f"refs/heads/{proposal.base}",
@@ -215,48 +235,47 @@ class Azure(Host):
             f"{self._path}/pullrequests",
             what,
             json=body,
-            fine=(_REFUSED, _CONFLICT),
+            expected=(_REFUSED, _CONFLICT),
         )
-        if answer.status in (_REFUSED, _CONFLICT):
-            error_class = answer.mapping().get("typeKey")
-            if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
-                raise AlreadyThere
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        if answer.status not in (_REFUSED, _CONFLICT):
+            return self._client.parsed(answer, what)
+        error_class = answer.mapping().get("typeKey")
+        if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
+            raise AlreadyThere
+        raise self._client.refused(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
+        """Change a request's title and text, and return Azure's new data about it.
+
+        If the request is no longer open, return its current data instead.
+        """
         number = self.proposed(pull).number
-        path = f"{self._path}/pullrequests/{path_part(number)}"
         what = f"update pull request {number}"
-        text = {"title": title, "description": body}
         answer = self._client.ask(
             "PATCH",
-            path,
+            f"{self._path}/pullrequests/{path_part(number)}",
             what,
-            json=text,
-            fine=_NOT_NOW,
-            again=True,
+            json={"title": title, "description": body},
+            expected=_NOT_NOW,
+            repeatable=True,
         )
         if answer.status < _REFUSED:
             return self._client.parsed(answer, what)
+
         current, current_pull = self.read(number)
         if current.state == "open":
             raise self._client.refused(answer, what)
         return current_pull
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`."""
+        """Add the proposal's reviewers and labels that are missing, and set auto-complete.
+
+        Failures become notes.
+        """
         request = self.proposed(pull)
         request_path = f"{self._path}/pullRequests/{path_part(request.number)}"
-        present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
-        for name in dict.fromkeys(proposal.reviewers):
-            with notes.tried(f"reviewer {name}", "reviewer", name):
-                identity = name if _GUID.fullmatch(name) else self._identity(name)
-                # adding a reviewer again would reset the vote
-                if identity.lower() not in present_ids:
-                    path = f"{request_path}/reviewers/{path_part(identity)}"
-                    self._client.ask("PUT", path, f"add the reviewer {name}", json={"vote": 0})
+        self._add_reviewers(pull, f"{request_path}/reviewers", proposal, notes)
+
         present_labels = (dig(label, "name") for label in elements(pull, "labels"))
         for label in missing(proposal.labels, present_labels):
             with notes.tried("labels", "label", label):
@@ -266,129 +285,170 @@ class Azure(Host):
                     f"add the label {label}",
                     json={"name": label},
                 )
+
         if proposal.auto_merge and not dig(pull, "autoCompleteSetBy", "id"):
             with notes.tried("auto-complete", "auto-merge"):
                 self._auto_complete(pull, request, proposal)
         return request, pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        path = f"{self._path}/pullrequests/{path_part(self.proposed(pull).number)}"
-        text = {"description": body, "status": "abandoned"}
+        """Abandon the open request, with this text."""
+        number = self.proposed(pull).number
         self._client.ask(
             "PATCH",
-            path,
+            f"{self._path}/pullrequests/{path_part(number)}",
             "abandon the pull request",
-            json=text,
-            again=True,
+            json={"description": body, "status": "abandoned"},
+            repeatable=True,
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Azure does not have branch patterns: permissions are set on a
-        branch's folder.
+        """Return whether other users may push a branch with this name.
+
+        Azure does not have branch patterns: permissions are set on a branch's folder.
         """
         what = "read the branch permissions"
         repository = self._client.json("GET", self._path, what)
         project_id = dig(repository, "project", "id")
         repository_id = dig(repository, "id")
         folder = name.rpartition("/")[0] or name
-        path = f"/_apis/accesscontrollists/{AZURE_NAMESPACE}"
-        query = {"token": azure_token(project_id, repository_id, folder), "recurse": "false"}
-        response = self._client.json("GET", path, what, params=query)
-        return open_on_azure(listed(response, "value"))
+        permissions = self._client.json(
+            "GET",
+            f"/_apis/accesscontrollists/{AZURE_NAMESPACE}",
+            what,
+            params={
+                "token": azure_token(project_id, repository_id, folder),
+                "recurse": "false",
+            },
+        )
+        return open_on_azure(listed(permissions, "value"))
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
-        params = {"filter": f"heads/{head}"}  # every ref with this prefix
+        """Return the head branch's current commit, or "" if Azure does not report it."""
         response = self._client.json(
             "GET",
             f"{self._path}/refs",
             f"read the branch {head}",
-            params=params,
+            params={"filter": f"heads/{head}"},
         )
-        commits = (
-            dig(ref, "objectId")
-            for ref in elements(response, "value")
-            if dig(ref, "name") == f"refs/heads/{head}"
-        )
-        return next(commits, "")
+        # the filter also matches branches whose names only begin with `head`
+        for ref in elements(response, "value"):
+            if dig(ref, "name") == f"refs/heads/{head}":
+                return dig(ref, "objectId")
+        return ""
+
+    def _add_reviewers(self, pull: Any, path: str, proposal: Proposal, notes: Notes) -> None:
+        """Add the proposal's reviewers, by id, at this API path. An unknown name becomes a note."""
+        present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
+        for name in dict.fromkeys(proposal.reviewers):
+            with notes.tried(f"reviewer {name}", "reviewer", name):
+                identity = name if _GUID.fullmatch(name) else self._identity(name)
+                if identity.lower() in present_ids:
+                    continue  # adding a reviewer again would reset the vote
+                self._client.ask(
+                    "PUT",
+                    f"{path}/{path_part(identity)}",
+                    f"add the reviewer {name}",
+                    json={"vote": 0},
+                )
 
     def _identity(self, name: str) -> str:
-        """Return the id of the only identity with this name or address."""
-        params = {
-            "searchFilter": "General",
-            "filterValue": name,
-            "queryMembership": "None",
-        }
-        response = self._people.json("GET", "/_apis/identities", f"look up {name}", params=params)
+        """Return the id of the only identity with this name or address.
+
+        Raises `ForgeError` if there is none, or more than one.
+        """
+        response = self._people.json(
+            "GET",
+            "/_apis/identities",
+            f"look up {name}",
+            params={
+                "searchFilter": "General",
+                "filterValue": name,
+                "queryMembership": "None",
+            },
+        )
         similar = elements(response, "value")
-        exact = []
-        for identity in similar:
-            names = (
-                dig(identity, "providerDisplayName"),
-                dig(identity, "properties", "Account", "$value"),
-                dig(identity, "properties", "Mail", "$value"),
-            )
-            if name.casefold() in map(str.casefold, names):
-                exact.append(identity)
-        ids = {dig(identity, "id") for identity in exact or similar} - {""}
+        exact = [
+            identity for identity in similar if name.casefold() in _names_of_identity(identity)
+        ]
+        matching = exact or similar
+        ids = {dig(identity, "id") for identity in matching} - {""}
         if len(ids) != 1:
-            hint = "specify the person by email address or ID"
             raise ForgeError(
                 f"{self.place.host} has no user with that name, or more than one",
-                hint=hint,
+                hint="specify the person by email address or ID",
             )
         return ids.pop()
 
     def _auto_complete(self, pull: Any, request: Proposed, proposal: Proposal) -> None:
         """Set auto-complete: Azure merges once all required policies are met, with the first merge
         type they allow.
-
-        Azure also waits for optional policies, unless they are listed; they may never be met.
         """
         policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
+
+        # Azure also waits for optional policies, unless they are listed; they may never be met.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
         optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]
         if optional_ids:
             options["autoCompleteIgnoreConfigIds"] = optional_ids
-        strategy = _strategy(policies)
+
+        strategy = _allowed_merge_strategy(policies)
         if strategy:
             options["mergeStrategy"] = strategy
-        body = {
-            "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
-            "completionOptions": options,
-        }
-        path = f"{self._path}/pullrequests/{path_part(request.number)}"
-        self._client.ask("PATCH", path, "set auto-complete", json=body, again=True)
+
+        self._client.ask(
+            "PATCH",
+            f"{self._path}/pullrequests/{path_part(request.number)}",
+            "set auto-complete",
+            json={
+                "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
+                "completionOptions": options,
+            },
+            repeatable=True,
+        )
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
         """Return the branch's enabled policies, or an empty list if we are not allowed to read
         them.
         """
-        path = f"/{path_part(self.place.project[1])}/_apis/git/policy/configurations"
-        params = {"repositoryId": repository, "refName": f"refs/heads/{base}"}
+        _organization, project, _repository = self.place.project
         try:
-            response = self._client.json("GET", path, "read policies", params=params)
+            response = self._client.json(
+                "GET",
+                f"/{path_part(project)}/_apis/git/policy/configurations",
+                "read policies",
+                params={"repositoryId": repository, "refName": f"refs/heads/{base}"},
+            )
         except (ForgeError, RepositoryError):
             return []
         return [policy for policy in mappings(response, "value") if policy.get("isEnabled")]
 
 
-def _strategy(policies: Iterable[Mapping[str, Any]]) -> str:
+def _names_of_identity(identity: Any) -> list[str]:
+    """Return the display name, account, and address of an identity, for case-insensitive
+    comparison.
+    """
+    names = (
+        dig(identity, "providerDisplayName"),
+        dig(identity, "properties", "Account", "$value"),
+        dig(identity, "properties", "Mail", "$value"),
+    )
+    return [name.casefold() for name in names]
+
+
+def _allowed_merge_strategy(policies: Iterable[Mapping[str, Any]]) -> str:
     """Return a merge type that the policies allow, or "" if the policies do not limit merge
     types.
     """
-    limit = next(
-        (policy for policy in policies if dig(policy, "type", "id") == _MERGE_POLICY),
-        None,
-    )
-    allowed = (
-        strategy
-        for setting, strategy in _STRATEGIES.items()
-        if dig(limit, "settings", setting) == "True"
-    )
-    return next(allowed, "")
+    for policy in policies:
+        if dig(policy, "type", "id") != _MERGE_POLICY:
+            continue
+        for setting, strategy in _STRATEGIES.items():
+            if dig(policy, "settings", setting) == "True":  # `dig` returns strings
+                return strategy
+        break
+    return ""
 
 
 class AzureComments(Comments):
@@ -401,46 +461,51 @@ class AzureComments(Comments):
     needs = NEEDS
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`. Azure returns all threads at once, oldest first."""
+        """Yield the comments on a request that contain the mark, newest first.
+
+        Azure returns all threads at once, oldest first.
+        """
         response = self._client.json("GET", self._threads(request), "find the comment")
         for thread in reversed(mappings(response, "value")):
-            for comment in mappings(thread, "comments")[:1]:  # the others are replies
-                if not comment.get("isDeleted") and self.holds(dig(comment, "content"), mark):
-                    number = f"{dig(thread, 'id')}/comments/{dig(comment, 'id')}"
-                    yield Comment(
-                        number,
-                        dig(comment, "content"),
-                        self._page(request, dig(thread, "id")),
-                    )
+            comments = mappings(thread, "comments")
+            if not comments:
+                continue
+            first_comment = comments[0]  # the others are replies
+            content = dig(first_comment, "content")
+            if first_comment.get("isDeleted") or not self.holds(content, mark):
+                continue
+            thread_id = dig(thread, "id")
+            yield Comment(
+                number=f"{thread_id}/comments/{dig(first_comment, 'id')}",
+                body=content,
+                url=self._page(request, thread_id),
+            )
 
     def add(self, request: str, body: str) -> str:
-        """Like `Comments.add`."""
-        thread = {
-            "comments": [
-                {
-                    "parentCommentId": 0,
-                    "content": body,
-                    "commentType": _TEXT,
-                }
-            ],
-            "status": _CLOSED,
+        """Start a thread with this comment, and return the comment's URL."""
+        comment = {
+            "parentCommentId": 0,
+            "content": body,
+            "commentType": _TEXT,
         }
+        thread = {"comments": [comment], "status": _CLOSED}
         response = self._client.json(
-            "POST", self._threads(request), "post the comment", json=thread
+            "POST",
+            self._threads(request),
+            "post the comment",
+            json=thread,
         )
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Like `Comments.change`."""
-        path = f"{self._threads(request)}/{comment.number}"
-        text = {"content": body}
+        """Change a comment's text, and return its URL, or None if someone else wrote it."""
         answer = self._client.ask(
             "PATCH",
-            path,
+            f"{self._threads(request)}/{comment.number}",
             "edit the comment",
-            json=text,
-            fine=(403,),
-            again=True,
+            json={"content": body},
+            expected=(403,),
+            repeatable=True,
         )
         return None if answer.status == 403 else comment.url
 
@@ -462,7 +527,9 @@ def identities_api(api: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Services: ORGANIZATION/PROJECT/_git/REPOSITORY.
+    """Return a repository's address. `root` is the URL of the host's web pages.
+
+    Services: ORGANIZATION/PROJECT/_git/REPOSITORY.
 
     Server: the collection's path comes before the project.
     """
@@ -470,34 +537,37 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):
         _version, organization, project, repository = parts
         return _address(root, organization, project, repository)
+
     error = names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
     # `_git` is followed by the repository's name only
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
         raise error
-    *before, _git, repository = parts
-    host = remote.host
-    if host.endswith(".visualstudio.com"):
-        organization = host.partition(".")[0]
-        folders = [part for part in before if part.lower() != "defaultcollection"]
-        before = [organization, *folders]
+    *before_git, _git, repository = parts
+
+    # https://acme.visualstudio.com/DefaultCollection/project/_git/repository
+    if remote.host.endswith(".visualstudio.com"):
         root = "https://dev.azure.com"
-    if not before:
+        organization = remote.host.partition(".")[0]
+        folders = [part for part in before_git if part.lower() != "defaultcollection"]
+        before_git = [organization, *folders]
+    if not before_git:
         raise error
-    if len(before) == 1:  # the project is omitted because it has the repository's name
-        before = [*before, repository]
-    *above, organization, project = before
-    return _address(web_below(root, above), organization, project, repository)
+    if len(before_git) == 1:  # the project is omitted because it has the repository's name
+        before_git.append(repository)
+
+    *server_path, organization, project = before_git
+    return _address(web_below(root, server_path), organization, project, repository)
 
 
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
-    api = web_below(root, (organization,))
-    project_parts = (organization, project, repository)
+    """Return the address of a repository below the URL `root`."""
+    organization_url = web_below(root, (organization,))
     return ForgeAddress(
-        "azure",
-        "",
-        api,
-        project_parts,
-        web_below(api, (project, "_git", repository)),
+        forge="azure",
+        host="",
+        api=organization_url,
+        project=(organization, project, repository),
+        web=web_below(organization_url, (project, "_git", repository)),
     )
 
 

@@ -25,7 +25,7 @@ from task.forges.host import (
     Notes,
     Overtaken,
 )
-from task.forges.proposal import described, same
+from task.forges.proposal import described, has_same_text
 from task.forges.protection import listed, open_on_bitbucket_cloud
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
@@ -77,7 +77,7 @@ class CloudClient(BitbucketClient):
     page = ("links", "html", "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """Like `Client.refused`."""
+        """Return the error for a rejected request. For 401, the hint mentions the username."""
         error = super().refused(answer, what)
         if answer.status != 401:
             return error
@@ -107,36 +107,52 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`.
+        """Return the open request from `head` into `base`, else the newest, or None.
 
-        The name is part of the query, so query again if the name has changed.
+        The repository's name is part of the query, so query again if the name has changed.
         """
-        found = self._requests(base, head)
-        # the new page ends with workspace/repository
-        new_name = "/".join(self._client.moved_to.split("/")[-2:]).lower()
-        if not found and new_name and new_name != self._name:
-            self._name = new_name
-            found = self._requests(base, head)
-        if not found:
+        requests = self._requests(base, head)
+        if not requests and self._update_name():
+            requests = self._requests(base, head)
+        if not requests:
             return None
-        still_open = (pull for pull in found if dig(pull, "state") == "OPEN")
-        return self.proposed(next(still_open, found[0]))
+
+        newest = requests[0]
+        for pull in requests:
+            if dig(pull, "state") == "OPEN":
+                newest = pull
+                break
+        return self.proposed(newest)
+
+    def _update_name(self) -> bool:
+        """Use the repository's new name if Bitbucket reported one. Return whether it did."""
+        page_parts = self._client.moved_to.split("/")  # …/workspace/repository
+        new_name = "/".join(page_parts[-2:]).lower()
+        if new_name in ("", self._name):
+            return False
+        self._name = new_name
+        return True
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's requests, newest first."""
-        terms = (  # without a state, Bitbucket lists only open ones
+        # without a state, Bitbucket only lists open requests
+        states = " OR ".join(f"state = {_query_string(state)}" for state in _STATES)
+        conditions = (
             f"source.repository.full_name = {_query_string(self._name)}",
             f"source.branch.name = {_query_string(head)}",
             f"destination.branch.name = {_query_string(base)}",
-            f"({' OR '.join(f'state = {_query_string(state)}' for state in _STATES)})",
+            f"({states})",
         )
-        query = {
-            "q": " AND ".join(terms),
-            "sort": "-created_on",
-            "pagelen": _PAGE,
-        }
-        what = f"find the pull request for {head}"
-        response = self._client.json("GET", f"{self._path}/pullrequests", what, params=query)
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pullrequests",
+            f"find the pull request for {head}",
+            params={
+                "q": " AND ".join(conditions),
+                "sort": "-created_on",
+                "pagelen": _PAGE,
+            },
+        )
         return [
             pull
             for pull in elements(response, "values")
@@ -145,14 +161,17 @@ class BitbucketCloud(Host):
         ]
 
     def checked(self, number: str) -> Proposed:
-        """Like `Host.checked`."""
-        found = super().checked(number)
-        if not found.merge_commit:
-            return found
-        # a request only has the first twelve digits of the commit
-        path = f"{self._path}/commit/{path_part(found.merge_commit)}"
-        commit = self._client.json("GET", path, f"read the merge commit of pull request {number}")
-        return replace(found, merge_commit=dig(commit, "hash") or found.merge_commit)
+        """Return a request with the full id of its merge commit."""
+        request = super().checked(number)
+        short_commit = request.merge_commit  # Bitbucket only returns the first twelve digits
+        if not short_commit:
+            return request
+        commit = self._client.json(
+            "GET",
+            f"{self._path}/commit/{path_part(short_commit)}",
+            f"read the merge commit of pull request {number}",
+        )
+        return replace(request, merge_commit=dig(commit, "hash") or short_commit)
 
     def ask(self, number: str) -> Any:
         """Like `Host.ask`."""
@@ -163,21 +182,25 @@ class BitbucketCloud(Host):
         )
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
+        """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
-        body = dig(pull, "description")
+        merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
+
         # Bitbucket returns only the first 12 digits of the commit; our description has the full ID
-        short_commit = dig(pull, "source", "commit", "hash")
+        body = dig(pull, "description")
         our_commit = described(body)
-        is_ours = short_commit != "" and our_commit.startswith(short_commit)
+        head_commit = dig(pull, "source", "commit", "hash")
+        if head_commit != "" and our_commit.startswith(head_commit):
+            head_commit = our_commit
+
         return Proposed(
             url=dig(pull, "links", "html", "href"),
             number=numbered(dig(pull, "id"), self.place.host),
             state=state,
             title=dig(pull, "title"),
             body=body,
-            head_commit=our_commit if is_ours else short_commit,
-            merge_commit=dig(pull, "merge_commit", "hash") if state == "merged" else "",
+            head_commit=head_commit,
+            merge_commit=merge_commit,
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
@@ -185,8 +208,10 @@ class BitbucketCloud(Host):
         return dig(pull, "destination", "branch", "name"), dig(pull, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`. If the branch has a newer commit, leave the request to the
-        newer run.
+        """Open a request, and return Bitbucket's data about it.
+
+        Raises `AlreadyThere` if one is already open for this branch. If the branch has a newer
+        commit, its request is left to the newer run.
         """
         newer = self._opened_by_a_newer_build(proposal)
         if newer:
@@ -199,10 +224,16 @@ class BitbucketCloud(Host):
             "close_source_branch": self.ours_to_delete(proposal),
             "draft": proposal.draft,
         }
-        what = f"open a pull request from {proposal.head} into {proposal.base}"
-        pull = self._sent("POST", f"{self._path}/pullrequests", body, what)
+        pull = self._send(
+            "POST",
+            f"{self._path}/pullrequests",
+            body,
+            f"open a pull request from {proposal.head} into {proposal.base}",
+        )
         request = self.proposed(pull)
-        if not same(request, proposal):  # it was already open, so Bitbucket only changed the title
+        if not has_same_text(
+            request, proposal
+        ):  # it was already open, so Bitbucket only changed the title
             raise AlreadyThere(request)
         return pull
 
@@ -211,53 +242,59 @@ class BitbucketCloud(Host):
         return self._put(pull, {"title": title, "description": body})
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`.
+        """Add the proposal's reviewers that are missing. Reviewers are never removed.
 
-        Reviewers are added, but never removed. If Bitbucket rejects one of them, it does not add
-        any.
+        If Bitbucket rejects one of them, it does not add any. Failures become notes.
         """
+        request = self.proposed(pull)
         present = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
-        wanted = list(dict.fromkeys([*present, *self._people(proposal.reviewers, notes)]))
-        found = self.proposed(pull)
-        if wanted != present:
-            with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
-                people = [{"uuid": uuid} for uuid in wanted]
-                pull = self._put(
-                    pull,
-                    {
-                        "title": found.title,
-                        "description": found.body,
-                        "reviewers": people,
-                    },
-                )
+        new = self._uuids_of(proposal.reviewers, notes)
+        wanted = list(dict.fromkeys([*present, *new]))
+        if wanted == present:
+            return request, pull
+        fields = {
+            "title": request.title,
+            "description": request.body,
+            "reviewers": [{"uuid": uuid} for uuid in wanted],
+        }
+        with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
+            pull = self._put(pull, fields)
         return self.proposed(pull), pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        found, _pull = self.write(pull, dig(pull, "title"), body)
-        path = f"{self._path}/pullrequests/{path_part(found.number)}/decline"
-        self._client.ask("POST", path, f"decline pull request {found.number}")
-
-    def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/branch-restrictions"
-        query = {"kind": "push", "pagelen": 100}
-        found = self._client.json("GET", path, "read the branch restrictions", params=query)
-        return open_on_bitbucket_cloud(listed(found, "values"), name)
-
-    def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
-        path = f"{self._path}/refs/branches/{quote(head)}"
-        return dig(
-            self._client.json("GET", path, f"read the branch {head}", fine=(404,)),
-            "target",
-            "hash",
+        """Decline the open request, with this text."""
+        request, _pull = self.write(pull, dig(pull, "title"), body)
+        self._client.ask(
+            "POST",
+            f"{self._path}/pullrequests/{path_part(request.number)}/decline",
+            f"decline pull request {request.number}",
         )
 
-    def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
-        """Return the newer build's request if the branch has moved on.
+    def is_open(self, name: str) -> bool:
+        """Return whether other users may push a branch with this name."""
+        restrictions = self._client.json(
+            "GET",
+            f"{self._path}/branch-restrictions",
+            "read the branch restrictions",
+            params={"kind": "push", "pagelen": 100},
+        )
+        return open_on_bitbucket_cloud(listed(restrictions, "values"), name)
 
-        Our update would silently overwrite its text.
+    def tip(self, head: str) -> str:
+        """Return the head branch's current commit, or "" if there is no such branch."""
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/refs/branches/{quote(head)}",
+            f"read the branch {head}",
+            expected=(404,),
+        )
+        return dig(branch, "target", "hash")
+
+    def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
+        """Return the newer build's request if the branch has moved on, else None.
+
+        Our update would silently overwrite its text. The newer run may still be opening the
+        request, so wait for it a moment.
         """
         our_commit = described(proposal.body)
         if not our_commit:
@@ -265,87 +302,108 @@ class BitbucketCloud(Host):
         tip = self.tip(proposal.head)
         if tip in ("", our_commit):
             return None
-        ask = partial(self.newest, proposal.base, proposal.head)
+        find_newest = partial(self.newest, proposal.base, proposal.head)
         newest = until(
-            lambda request: request is not None and request.state == "open", None, ask, _PAUSES
+            lambda request: request is not None and request.state == "open",
+            None,
+            find_newest,
+            _PAUSES,
         )
         if newest is None or newest.state != "open":
             return None
         return replace(newest, head_commit=tip, note=MOVED)
 
-    def _put(self, pull: Any, body: dict[str, Any]) -> Any:
-        """Change an open request. Raises `Overtaken` if it has been merged or declined."""
+    def _put(self, pull: Any, fields: dict[str, Any]) -> Any:
+        """Change these fields of an open request, and return Bitbucket's new data about it.
+
+        Raises `Overtaken` if it has been merged or declined.
+        """
         number = self.proposed(pull).number
-        path = f"{self._path}/pullrequests/{path_part(number)}"
-        what = f"update pull request {number}"
         # Bitbucket removes reviewers that are not sent
-        people = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
+        reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
-            return self._sent("PUT", path, {"reviewers": people, **body}, what)
+            return self._send(
+                "PUT",
+                f"{self._path}/pullrequests/{path_part(number)}",
+                {"reviewers": reviewers, **fields},
+                f"update pull request {number}",
+            )
         except ForgeError:
-            if self.proposed(self.ask(number)).state == "open":
+            current = self.proposed(self.ask(number))
+            if current.state == "open":
                 raise
             raise Overtaken from None
 
-    def _sent(
+    def _send(
         self,
         method: str,
         path: str,
         body: dict[str, Any],
         what: str,
     ) -> Any:
-        """Return the JSON response. Raises `Outpaced` if the head branch has no changes."""
-        answer = self._client.ask(method, path, what, json=body, fine=(_REFUSED,))
-        if answer.status == _REFUSED and b"no changes to be pulled" in answer.body:
-            raise Outpaced("the base branch already contains everything in the head branch")
-        if answer.status == _REFUSED:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        """Send a request with this JSON body, and return the JSON in the response.
 
-    def _people(self, names: tuple[str, ...], notes: Notes) -> list[str]:
+        Raises `Outpaced` if the head branch has no changes.
+        """
+        answer = self._client.ask(method, path, what, json=body, expected=(_REFUSED,))
+        if answer.status != _REFUSED:
+            return self._client.parsed(answer, what)
+        if b"no changes to be pulled" in answer.body:
+            raise Outpaced("the base branch already contains everything in the head branch")
+        raise self._client.refused(answer, what)
+
+    def _uuids_of(self, names: tuple[str, ...], notes: Notes) -> list[str]:
         """Return the reviewers' UUIDs.
 
         A name may be a UUID, an account id, or a nickname. Unknown names become notes.
         """
         uuids = []
         for name in dict.fromkeys(names):
+            is_uuid = name.startswith("{")
             with notes.tried(f"reviewer {name}", "reviewer", name):
-                uuids.append(name if name.startswith("{") else self._uuid(name))
+                uuids.append(name if is_uuid else self._uuid(name))
         return uuids
 
     def _uuid(self, name: str) -> str:
-        """Return the UUID of the only workspace member with this nickname or account id."""
-        path = f"/workspaces/{path_part(self.place.project[0])}/members"
-        what = f"look up the reviewer {name}"
+        """Return the UUID of the only workspace member with this nickname or account id.
+
+        Raises `ForgeError` if there is none, or more than one.
+        """
+        workspace, _repository = self.place.project
         for field in ("nickname", "account_id"):
-            query = {"q": f"user.{field} = {_query_string(name)}"}
-            members = list(self._pages(path, query, what))
-            uuid = dig(members[0], "user", "uuid") if len(members) == 1 else ""
+            matching = self._pages(
+                f"/workspaces/{path_part(workspace)}/members",
+                {"q": f"user.{field} = {_query_string(name)}"},
+                f"look up the reviewer {name}",
+            )
+            members = list(matching)
+            if len(members) != 1:
+                continue
+            uuid = dig(members[0], "user", "uuid")
             if uuid:
                 return uuid
-        hint = "specify the person by nickname or account ID"
         raise ForgeError(
-            f"the workspace {self.place.project[0]} has no member with that name, or more than one",
-            hint=hint,
+            f"the workspace {workspace} has no member with that name, or more than one",
+            hint="specify the person by nickname or account ID",
         )
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """Yield all items, page by page, while the pages come from the same server."""
+        """Yield all items of a list, page by page.
+
+        Raises `ForgeError` if the next page is on another server, which must not get the token.
+        """
         params: dict[str, Any] | None = query
         for _page in range(_PAGES):
             answer = self._client.json("GET", path, what, params=params)
             yield from elements(answer, "values")
             path = dig(answer, "next")
-            params = None
+            params = None  # the URL of the next page includes the query
             if not path:
                 return
             if origin(path) != origin(self.place.api):
-                message = (
-                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
-                    f" {what}"
-                )
                 raise ForgeError(
-                    message,
+                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
+                    f" {what}",
                     hint="check the Git host in --forge or the URL",
                 )
 
@@ -357,24 +415,23 @@ class CloudComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`."""
-        what = "find the comment"
-        params = {"sort": "-created_on", "pagelen": COMMENT_PAGE}
+        """Yield the comments on a request that contain the mark, newest first."""
         for page in range(1, COMMENT_PAGES + 1):
             response = self._client.json(
                 "GET",
                 self._comments(request),
-                what,
-                params={**params, "page": page},
+                "find the comment",
+                params={"sort": "-created_on", "pagelen": COMMENT_PAGE, "page": page},
             )
             for comment in mappings(response, "values"):
-                if not comment.get("deleted") and self.holds(dig(comment, "content", "raw"), mark):
+                body = dig(comment, "content", "raw")
+                if not comment.get("deleted") and self.holds(body, mark):
                     yield Comment(
-                        dig(comment, "id"),
-                        dig(comment, "content", "raw"),
-                        dig(comment, "links", "html", "href"),
+                        number=dig(comment, "id"),
+                        body=body,
+                        url=dig(comment, "links", "html", "href"),
                     )
-            if not dig(response, "next"):
+            if not dig(response, "next"):  # the last page
                 return
 
     def add(self, request: str, body: str) -> str:
@@ -384,16 +441,14 @@ class CloudComments(Comments):
         return dig(response, "links", "html", "href")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Like `Comments.change`."""
-        path = f"{self._comments(request)}/{path_part(comment.number)}"
-        text = {"content": {"raw": body}}
+        """Change a comment's text, and return its URL, or None if someone else wrote it."""
         answer = self._client.ask(
             "PUT",
-            path,
+            f"{self._comments(request)}/{path_part(comment.number)}",
             "edit the comment",
-            json=text,
-            fine=(403,),
-            again=True,
+            json={"content": {"raw": body}},
+            expected=(403,),
+            repeatable=True,
         )
         return None if answer.status == 403 else comment.url
 
@@ -408,14 +463,15 @@ def _query_string(text: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Return a repository's address. `root` is the URL of the host's web pages."""
     if len(remote.parts) != 2:
         raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
     return ForgeAddress(
-        "bitbucket",
-        "",
-        "https://api.bitbucket.org/2.0",
-        remote.parts,
-        web_below(root, remote.parts),
+        forge="bitbucket",
+        host="",
+        api="https://api.bitbucket.org/2.0",
+        project=remote.parts,
+        web=web_below(root, remote.parts),
     )
 
 

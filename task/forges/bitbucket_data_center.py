@@ -8,7 +8,7 @@ change without reviewers removes all reviewers.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -59,7 +59,10 @@ class DataCenterClient(BitbucketClient):
     page = ("links", "self", 0, "href")
 
     def refused(self, answer: Response, what: str) -> TaskError:
-        """Like `Client.refused`."""
+        """Return the error for a rejected request.
+
+        Status 401 may also mean that an authenticated user does not have the permission.
+        """
         error = super().refused(answer, what)
         if answer.status != _UNAUTHORIZED:
             return error
@@ -83,33 +86,33 @@ class BitbucketDataCenter(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`."""
-        query = {
-            "direction": "OUTGOING",
-            "at": f"refs/heads/{head}",
-            "state": "ALL",
-            "order": "NEWEST",
-        }
+        """Return the open request from `head` into `base`, else the newest, or None."""
         newest: Proposed | None = None
-        for pull in self._pages(query, f"find the pull request for {head}"):
-            if self._belongs(pull, base, head):
-                request = self.proposed(pull)
-                if request.state == "open":
-                    return request
-                newest = newest or request
+        for pull in self._requests(head):
+            if not self._belongs(pull, base, head):
+                continue
+            request = self.proposed(pull)
+            if request.state == "open":
+                return request
+            if newest is None:
+                newest = request
         return newest
 
     def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
-        path = f"{self._path}/pull-requests/{path_part(number)}"
-        return mapping(self._client.json("GET", path, f"read pull request {number}"))
+        """Return Bitbucket's data about a request."""
+        pull = self._client.json(
+            "GET",
+            f"{self._path}/pull-requests/{path_part(number)}",
+            f"read pull request {number}",
+        )
+        return mapping(pull)
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
+        """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
-        conflicts = (
-            state == "open" and dig(pull, "properties", "mergeResult", "outcome") == "CONFLICTED"
-        )
+        merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
+        merge_outcome = dig(pull, "properties", "mergeResult", "outcome")
+        conflicts = state == "open" and merge_outcome == "CONFLICTED"
         return Proposed(
             url=dig(pull, "links", "self", 0, "href"),
             number=numbered(dig(pull, "id"), self.place.host),
@@ -117,7 +120,7 @@ class BitbucketDataCenter(Host):
             title=dig(pull, "title"),
             body=dig(pull, "description"),
             head_commit=dig(pull, "fromRef", "latestCommit"),
-            merge_commit=dig(pull, "properties", "mergeCommit", "id") if state == "merged" else "",
+            merge_commit=merge_commit,
             conflicts=conflicts,
             note="it conflicts with its base branch" if conflicts else "",
         )
@@ -129,23 +132,28 @@ class BitbucketDataCenter(Host):
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
-        key, slug = self._present_names()
-        repository = {"slug": slug, "project": {"key": key}}
-        body = {
+        """Open a request, and return Bitbucket's data about it.
+
+        Raises `AlreadyThere` if one is already open for this branch, and `Outpaced` if the branch
+        has no changes.
+        """
+        project, slug = self._present_names()
+        repository = {"slug": slug, "project": {"key": project}}
+        body: dict[str, Any] = {
             "title": proposal.title,
             "description": proposal.body,
             "fromRef": {"id": f"refs/heads/{proposal.head}", "repository": repository},
             "toRef": {"id": f"refs/heads/{proposal.base}", "repository": repository},
-            **({"draft": True} if proposal.draft else {}),
         }
+        if proposal.draft:
+            body["draft"] = True
         what = f"open a pull request from {proposal.head} into {proposal.base}"
         answer = self._client.ask(
             "POST",
             f"{self._path}/pull-requests",
             what,
             json=body,
-            fine=(_CONFLICT,),
+            expected=(_CONFLICT,),
         )
         if _has_error_class(answer, "DuplicatePullRequestException"):
             raise AlreadyThere
@@ -160,60 +168,73 @@ class BitbucketDataCenter(Host):
 
         Also raises `Overtaken` if someone has changed the request since it was read.
         """
-        people = [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
-        return self._put(pull, title, body, people, Notes())
+        return self._put(pull, title, body, _reviewer_names(pull), Notes())
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`. Reviewers are added, but never removed."""
-        found = self.proposed(pull)
-        present = [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
+        """Add the proposal's reviewers that are missing, and request auto-merge.
+
+        Reviewers are never removed. Failures become notes.
+        """
+        request = self.proposed(pull)
+        present = _reviewer_names(pull)
         new = missing(proposal.reviewers, present)
         if new:
             with notes.tried("reviewers", "reviewer", *new):
-                pull = self._put(pull, found.title, found.body, [*present, *new], notes)
+                pull = self._put(pull, request.title, request.body, [*present, *new], notes)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                pull = self._auto_merged(pull, found)
+                pull = self._request_auto_merge(pull, request)
         return self.proposed(pull), pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        found, pull = self.write(pull, dig(pull, "title"), body)
-        path = f"{self._path}/pull-requests/{path_part(found.number)}"
+        """Decline the open request, with this text."""
+        request, pull = self.write(pull, dig(pull, "title"), body)
         version = {"version": pull.get("version")}
-        what = f"decline pull request {found.number}"
-        self._client.ask("POST", f"{path}/decline", what, params=version, json=version)
+        self._client.ask(
+            "POST",
+            f"{self._path}/pull-requests/{path_part(request.number)}/decline",
+            f"decline pull request {request.number}",
+            params=version,
+            json=version,
+        )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Uses another part of the API."""
+        """Return whether other users may push a branch with this name. Uses another part of the
+        API.
+        """
         root = self.place.api.removesuffix("/api/1.0")
-        path = f"{root}/branch-permissions/2.0{self._path}/restrictions"
-        query = {"type": "read-only", "limit": 1000}
-        found = self._client.json("GET", path, "read the branch permissions", params=query)
-        return open_on_data_center(listed(found, "values"), name)
+        restrictions = self._client.json(
+            "GET",
+            f"{root}/branch-permissions/2.0{self._path}/restrictions",
+            "read the branch permissions",
+            params={"type": "read-only", "limit": 1000},
+        )
+        return open_on_data_center(listed(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
-        path = f"{self._path}/commits"
-        query = {"until": f"refs/heads/{head}", "limit": 1}
-        found = self._client.json(
+        """Return the head branch's current commit, or "" if there is no such branch."""
+        commits = self._client.json(
             "GET",
-            path,
+            f"{self._path}/commits",
             f"read the branch {head}",
-            params=query,
-            fine=(404,),
+            params={"until": f"refs/heads/{head}", "limit": 1},
+            expected=(404,),
         )
-        return dig(found, "values", 0, "id")
+        return dig(commits, "values", 0, "id")
 
     def _put(
         self,
         pull: Any,
         title: str,
         body: str,
-        people: list[str],
+        reviewers: list[str],
         notes: Notes,
     ) -> Any:
-        """Change a request. If Bitbucket rejects some reviewers, retry without them."""
+        """Change a request, and return Bitbucket's new data about it.
+
+        If Bitbucket rejects some reviewers, retry without them, and add a note. Raises `Overtaken`
+        if someone else has changed or closed the request.
+        """
         number = self.proposed(pull).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
@@ -221,31 +242,15 @@ class BitbucketDataCenter(Host):
             "version": pull.get("version"),
             "title": title,
             "description": body,
-            "reviewers": [{"user": {"name": name}} for name in people],
+            "reviewers": [{"user": {"name": name}} for name in reviewers],
         }
-        answer = self._client.ask("PUT", path, what, json=fields, fine=(_CONFLICT,))
+        answer = self._client.ask("PUT", path, what, json=fields, expected=(_CONFLICT,))
+
         if _has_error_class(answer, "InvalidPullRequestReviewersException"):
-            refused = {
-                dig(reviewer, "context")
-                for error in _errors(answer)
-                for reviewer in elements(error, "reviewerErrors")
-            }
-            # if Bitbucket does not name those whom it rejects, omit everyone
-            kept = [name for name in people if refused and name not in refused]
-            omitted = [name for name in people if name not in kept]
-            notes.add(
-                f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.words(answer)}",
-                "reviewer",
-                *omitted,
-            )
-            fields["reviewers"] = [{"user": {"name": name}} for name in kept]
-            answer = self._client.ask(
-                "PUT",
-                path,
-                what,
-                json=fields,
-                fine=(_CONFLICT,),
-            )
+            accepted = self._accepted_reviewers(answer, reviewers, notes)
+            fields["reviewers"] = [{"user": {"name": name}} for name in accepted]
+            answer = self._client.ask("PUT", path, what, json=fields, expected=(_CONFLICT,))
+
         if _has_error_class(
             answer,
             "PullRequestOutOfDateException",
@@ -256,43 +261,74 @@ class BitbucketDataCenter(Host):
             raise self._client.refused(answer, what)
         return self._client.parsed(answer, what)
 
-    def _auto_merged(self, pull: Any, request: Proposed) -> Any:
-        """Request auto-merge, and return the request.
+    def _accepted_reviewers(self, answer: Response, names: list[str], notes: Notes) -> list[str]:
+        """Return the names without those that Bitbucket rejects in its response, which become a
+        note.
 
-        Before 8.15, Bitbucket would merge without waiting for checks.
+        If Bitbucket does not name those whom it rejects, omit everyone.
         """
-        path = "/application-properties"
-        properties = self._client.json("GET", path, "read Bitbucket's version")
-        major_and_minor = dig(properties, "version").split(".")[:2]
-        release = tuple(int(part) for part in major_and_minor if part.isdigit())
-        if release < _AUTO_MERGE_SINCE:
-            message = (
-                f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
-                " newer"
+        rejected: set[str] = set()
+        for error in _errors(answer):
+            rejected.update(
+                dig(reviewer, "context") for reviewer in elements(error, "reviewerErrors")
             )
-            raise ForgeError(message, hint="omit --auto-merge, or update Bitbucket")
-        what = "request auto-merge"
-        path = f"{self._path}/pull-requests/{path_part(request.number)}"
+        accepted = []
+        if rejected:
+            accepted = [name for name in names if name not in rejected]
+        omitted = [name for name in names if name not in accepted]
+        notes.add(
+            f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.words(answer)}",
+            "reviewer",
+            *omitted,
+        )
+        return accepted
+
+    def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
+        """Request auto-merge, and return Bitbucket's new data about the request.
+
+        Raises `ForgeError` before version 8.15, which would merge without waiting for checks.
+        """
+        self._check_auto_merge_version()
         version = {"version": pull.get("version")}
+        what = "request auto-merge"
         answer = self._client.ask(
             "POST",
-            f"{path}/merge",
+            f"{self._path}/pull-requests/{path_part(request.number)}/merge",
             what,
             params=version,
             json={"autoMerge": True, **version},
         )
         return self._client.parsed(answer, what)
 
+    def _check_auto_merge_version(self) -> None:
+        """Raise `ForgeError` if this Bitbucket is too old for auto-merge."""
+        properties = self._client.json(
+            "GET",
+            "/application-properties",
+            "read Bitbucket's version",
+        )
+        major_and_minor = dig(properties, "version").split(".")[:2]
+        release = tuple(int(part) for part in major_and_minor if part.isdigit())
+        if release < _AUTO_MERGE_SINCE:
+            raise ForgeError(
+                f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
+                " newer",
+                hint="omit --auto-merge, or update Bitbucket",
+            )
+
     def _present_names(self) -> tuple[str, str]:
-        """Return the project's and the repository's names: after a rename, from the repository's
-        page.
+        """Return the current names of the project and the repository.
+
+        After a rename, they are from the URL of the repository's page.
         """
         new_page = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if new_page is None:
-            owner, name = self.place.project
-            return owner, name
-        kind, owner, name = (unquote(part) for part in new_page.groups())
-        return (f"~{owner}" if kind == "users" else owner), name
+            project, repository = self.place.project
+            return project, repository
+        kind, owner, repository = (unquote(part) for part in new_page.groups())
+        if kind == "users":
+            return f"~{owner}", repository
+        return owner, repository
 
     def _belongs(self, pull: Any, base: str, head: str) -> bool:
         """Return whether the request's source and target are both in this repository.
@@ -304,16 +340,23 @@ class BitbucketDataCenter(Host):
             return False
         return self.branches(pull) == (base, head)
 
-    def _pages(self, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """Yield all requests, page by page."""
+    def _requests(self, head: str) -> Iterator[Any]:
+        """Yield all requests for this head branch, newest first, page by page."""
         start = "0"
         for _page in range(_PAGES):
-            params = {
-                **query,
-                "start": start,
-                "limit": _PAGE,
-            }
-            answer = self._client.json("GET", f"{self._path}/pull-requests", what, params=params)
+            answer = self._client.json(
+                "GET",
+                f"{self._path}/pull-requests",
+                f"find the pull request for {head}",
+                params={
+                    "direction": "OUTGOING",
+                    "at": f"refs/heads/{head}",
+                    "state": "ALL",
+                    "order": "NEWEST",
+                    "start": start,
+                    "limit": _PAGE,
+                },
+            )
             yield from mappings(answer, "values")
             start = dig(answer, "nextPageStart")
             if not start:
@@ -327,47 +370,50 @@ class DataCenterComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`. Comments are part of a request's activities, newest first."""
+        """Yield the comments on a request that contain the mark, newest first.
+
+        Comments are part of a request's activities.
+        """
         path = f"{self._path}/pull-requests/{path_part(request)}/activities"
         start = "0"
         for _page in range(COMMENT_PAGES):
             params = {"start": start, "limit": COMMENT_PAGE}
             response = self._client.json("GET", path, "find the comment", params=params)
             for activity in mappings(response, "values"):
-                if dig(activity, "action") == "COMMENTED" and self.holds(
-                    dig(activity, "comment", "text"),
-                    mark,
-                ):
-                    number = dig(activity, "comment", "id")
-                    version = int(dig(activity, "comment", "version") or 0)
-                    yield Comment(
-                        number,
-                        dig(activity, "comment", "text"),
-                        self._page(request, number),
-                        version,
-                    )
+                if dig(activity, "action") != "COMMENTED":
+                    continue
+                body = dig(activity, "comment", "text")
+                if not self.holds(body, mark):
+                    continue
+                number = dig(activity, "comment", "id")
+                yield Comment(
+                    number=number,
+                    body=body,
+                    url=self._page(request, number),
+                    version=int(dig(activity, "comment", "version") or 0),
+                )
             start = dig(response, "nextPageStart")
             if not start:
                 return
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
-        path = f"{self._path}/pull-requests/{path_part(request)}/comments"
-        response = self._client.json("POST", path, "post the comment", json={"text": body})
+        response = self._client.json(
+            "POST",
+            f"{self._path}/pull-requests/{path_part(request)}/comments",
+            "post the comment",
+            json={"text": body},
+        )
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:
-        """Like `Comments.change`."""
-        path = (
-            f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}"
-        )
-        text = {"text": body, "version": comment.version}
+        """Change a comment's text, and return its URL, or None if someone else wrote it."""
         answer = self._client.ask(
             "PUT",
-            path,
+            f"{self._path}/pull-requests/{path_part(request)}/comments/{path_part(comment.number)}",
             "edit the comment",
-            json=text,
-            fine=(401, 403),
+            json={"text": body, "version": comment.version},
+            expected=(401, 403),
         )
         return None if answer.status in (401, 403) else comment.url
 
@@ -381,8 +427,16 @@ def _errors(answer: Response) -> list[Any]:
 
 
 def _has_error_class(answer: Response, *names: str) -> bool:
-    """Return whether one of the response's errors has that class."""
-    return any(dig(error, "exceptionName").rpartition(".")[2] in names for error in _errors(answer))
+    """Return whether one of the response's errors has one of these classes."""
+    for error in _errors(answer):
+        class_name = dig(error, "exceptionName").rpartition(".")[2]
+        if class_name in names:
+            return True
+    return False
+
+
+def _reviewer_names(pull: Any) -> list[str]:
+    return [dig(reviewer, "user", "name") for reviewer in elements(pull, "reviewers")]
 
 
 def _repository(ref: Any) -> tuple[str, str]:
@@ -393,27 +447,47 @@ def _repository(ref: Any) -> tuple[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh
-    URLs only the two names.
+    """Return a repository's address. `root` is the URL of the host's web pages.
+
+    Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh URLs
+    only the two names. Anything before them is the path of Bitbucket itself.
     """
-    parts = remote.parts
-    folders = parts[:-2]
-    if len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos":
-        *_folders, kind, owner, _repos, _name = parts
-        folders = parts[:-4]
-        owner = owner if kind == "projects" else f"~{owner}"
-    elif len(parts) >= 2 and (remote.ssh or not folders or folders[-1] == "scm"):
-        folders = () if remote.ssh else folders[:-1]
-        owner = parts[-2]
-    else:
-        raise names_none(
-            "Bitbucket Data Center",
-            "https://bitbucket.example.com/scm/PROJECT/repository.git",
-        )
+    owner, folders = _owner_and_folders(remote)
+    repository = remote.parts[-1]
     root = web_below(root, folders)
-    kind, name = ("users", owner[1:]) if owner.startswith("~") else ("projects", owner)
-    web = web_below(root, (kind, name, "repos", parts[-1]))
-    return ForgeAddress("bitbucket-server", "", f"{root}/rest/api/1.0", (owner, parts[-1]), web)
+    page_kind = "projects"
+    page_owner = owner
+    if owner.startswith("~"):  # a person's own repository
+        page_kind = "users"
+        page_owner = owner[1:]
+    return ForgeAddress(
+        forge="bitbucket-server",
+        host="",
+        api=f"{root}/rest/api/1.0",
+        project=(owner, repository),
+        web=web_below(root, (page_kind, page_owner, "repos", repository)),
+    )
+
+
+def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
+    """Return the project or `~user` in a repository's URL, and the path of Bitbucket itself."""
+    parts = remote.parts
+    is_page = len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos"
+    if is_page:
+        *folders, kind, owner, _repos, _repository = parts
+        if kind == "users":
+            owner = f"~{owner}"
+        return owner, folders
+    if len(parts) >= 2:
+        *folders, owner, _repository = parts
+        if remote.ssh:
+            return owner, ()
+        if not folders or folders[-1] == "scm":
+            return owner, folders[:-1]
+    raise names_none(
+        "Bitbucket Data Center",
+        "https://bitbucket.example.com/scm/PROJECT/repository.git",
+    )
 
 
 def _is_it(answer: Response) -> bool:

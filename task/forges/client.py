@@ -160,31 +160,33 @@ class Client:
         *,
         params: dict[str, Any] | None = None,
         json: Any = None,
-        fine: tuple[int, ...] = (),
-        again: bool | None = None,
+        expected: tuple[int, ...] = (),
+        repeatable: bool | None = None,
     ) -> Response:
         """Send a request, and return the response.
 
-        `what` ends the sentence "could not …". `again`: as for `Http.ask`.
+        `what` ends the sentence "could not …". `repeatable` is whether the request may be sent
+        again (None means: only if the method is safe).
 
-        For a status of 300 and above that is not in `fine`, raise the error from `refused`.
+        For a status of 300 and above that is not in `expected`, raise the error from `refused`.
         """
         shutdown.check()
-        answer = self._patient(
+        answer = self._ask_patiently(
             method,
             path,
             what,
             params=params,
             json=json,
-            again=again,
+            again=repeatable,
         )
-        if answer.status < 300 or answer.status in fine:
+        if answer.status < 300 or answer.status in expected:
             return answer
-        cause = None if limited(answer) is None else Limited()
+        is_rate_limit = rate_limit_wait(answer) is not None
+        cause = Limited() if is_rate_limit else None
         raise self.refused(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """Like `ask`, but return the JSON, or None for a status in `fine`.
+        """Like `ask`, but return the JSON, or None for a status in `expected`.
 
         Raises `UnreachableError` if the response is not JSON.
         """
@@ -212,7 +214,8 @@ class Client:
         stays = self._stays
         message = self.words(answer)
         because = f"{answer.status} ({message})" if message else f"{answer.status}"
-        wait = limited(answer)
+
+        wait = rate_limit_wait(answer)
         if wait is not None:
             return UnreachableError(
                 f"{host}: rate limit exceeded; could not {what}: {because}",
@@ -271,20 +274,21 @@ class Client:
         """Close the connections."""
         self._http.close()
 
-    def _patient(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request, and repeat it after a short rate limit."""
+    def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
+        """Send a request, and repeat it after a short rate limit. Return the last response."""
         for turn in range(_TURNS):
             try:
-                answer = self._redirected(method, path, **more)
+                answer = self._ask_at_current_address(method, path, **more)
             except NoAnswerError as error:
                 raise unanswered(error, what, self._stays) from error
-            wait = limited(answer)
-            if wait is None or wait > LONGEST_WAIT or turn == _TURNS - 1:
+            wait = rate_limit_wait(answer)
+            is_last_turn = turn == _TURNS - 1
+            if wait is None or wait > LONGEST_WAIT or is_last_turn:
                 return answer
             shutdown.sleep(wait)
         raise AssertionError  # pragma: no cover - the last turn returns
 
-    def _redirected(self, method: str, path: str, **more: Any) -> Response:
+    def _ask_at_current_address(self, method: str, path: str, **more: Any) -> Response:
         """Send the request to the repository's current address, and return the response.
 
         A forge redirects requests for a renamed repository. Gitea also redirects POST and PATCH,
@@ -296,42 +300,52 @@ class Client:
             old_prefix, new_prefix = self._moved
             if url.startswith(old_prefix):
                 url = f"{new_prefix}{url.removeprefix(old_prefix)}"
+
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED:
+        if answer.status in _MOVED:  # the HTTP client only follows redirects of GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):
-                return self._redirected(method, path, **more)
+                return self._ask_at_current_address(method, path, **more)
         self._remember_rename(url, answer.url)
         return answer
 
     def _remember_rename(self, url: str, target: str) -> bool:
-        """Remember the new address if a redirect is for a renamed repository: only the prefix of
-        the address differs. Return whether it is.
+        """Remember the repository's new address if a redirect from `url` to `target` means that it
+        was renamed: only the prefix of the address differs. Return whether it does.
+
+        For a redirect from …/repos/acme/web/pulls to …/repositories/7/pulls, the prefixes are
+        …/repos/acme/web and …/repositories/7.
         """
         old_url = url.partition("?")[0]
         new_url = target.partition("?")[0]
         if self._moved or old_url == new_url or origin(old_url) != origin(new_url):
             return False
+
+        # remove the common ending; the rest is the repository's old and new address
         old_parts = old_url.split("/")
         new_parts = new_url.split("/")
         while old_parts and new_parts and old_parts[-1] == new_parts[-1]:
             old_parts.pop()
             new_parts.pop()
         old_prefix = "/".join(old_parts)
-        if old_prefix == old_url or not old_prefix.startswith(f"{self.reach.place.api}/"):
+        new_prefix = "/".join(new_parts)
+
+        has_common_ending = old_prefix != old_url
+        is_below_api = old_prefix.startswith(f"{self.reach.place.api}/")
+        if not has_common_ending or not is_below_api:
             return False
-        self._moved = old_prefix, "/".join(new_parts)
+        self._moved = old_prefix, new_prefix
         self._report_rename()
         return True
 
     def _report_rename(self) -> None:
-        """Report the repository's new address once.
+        """Report the repository's new address once, as a warning.
 
         API addresses may contain only numeric ids, so request the repository's page.
         """
         place = self.reach.place
         try:
-            answer = self._redirected("GET", self.path)
+            answer = self._ask_at_current_address("GET", self.path)
             self.moved_to = dig(answer.json(), *self.page) if answer.status == 200 else ""
         except (NoAnswerError, ValueError):
             self.moved_to = ""
@@ -349,8 +363,8 @@ def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError
     return UnreachableError(f"{error.message}: could not {what}", hint=f"run it again; {stays}")
 
 
-def limited(answer: Response) -> float | None:
-    """Return the seconds to wait if a rate limit is the reason, else None.
+def rate_limit_wait(answer: Response) -> float | None:
+    """Return the seconds to wait if a rate limit is the reason for this response, else None.
 
     GitHub also returns 403 for rate limits: the primary has x-ratelimit-remaining, the secondary
     has Retry-After or a message (docs.github.com, "Rate limits for the REST API").
@@ -379,22 +393,26 @@ def seconds_until_allowed(answer: Response) -> float:
     seconds = retry_after(answer)
     if seconds is not None:
         return seconds
-    headers = answer.headers
-    remaining = (
-        headers.get("x-ratelimit-remaining") or headers.get("RateLimit-Remaining") or "0"
-    ).strip()
-    reset = (headers.get("x-ratelimit-reset") or headers.get("RateLimit-Reset") or "").strip()
-    if remaining != "0" or not reset.isdecimal():
+    remaining = _rate_limit_header(answer, "Remaining") or "0"
+    reset_time = _rate_limit_header(answer, "Reset")  # in seconds since 1970
+    if remaining.strip() != "0" or not reset_time.strip().isdecimal():
         return _UNKNOWN_WAIT
-    return max(0.0, float(reset) - time.time()) + 1
+    return max(0.0, float(reset_time) - time.time()) + 1
+
+
+def _rate_limit_header(answer: Response, name: str) -> str:
+    """Return the rate limit header with this name, which forges spell in two ways, or ""."""
+    headers = answer.headers
+    return headers.get(f"x-ratelimit-{name.lower()}") or headers.get(f"RateLimit-{name}") or ""
 
 
 def words(answer: Response, token: Secret = Secret("")) -> str:
     """Return the forge's message on one short line. A token in it is masked."""
-    is_page = "html" in answer.headers.get("Content-Type", "")
     try:
-        message = "; ".join(dict.fromkeys(text for text in _texts(answer.json()) if text))
-    except ValueError:
+        texts = filter(None, _texts(answer.json()))
+        message = "; ".join(dict.fromkeys(texts))  # without duplicates
+    except ValueError:  # it is not JSON
+        is_page = "html" in answer.headers.get("Content-Type", "")
         message = "" if is_page else answer.text()
     line = one_line(message[: 4 * _LONGEST])
     if token:
@@ -403,19 +421,28 @@ def words(answer: Response, token: Secret = Secret("")) -> str:
 
 
 def _texts(data: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all strings from the fields where forges put messages, at any depth."""
+    """Yield all strings from the fields where forges put messages, at any depth.
+
+    A mapping inside the response that has none of these fields may itself describe an error, such
+    as {"field": "head", "code": "invalid"} or {"labels": ["is too long"]}. Each of its strings is
+    yielded with its name.
+    """
     if isinstance(data, str):
         yield data
-    elif isinstance(data, list) and depth < 5:  # deep enough for every forge
+        return
+    if depth >= 5:  # deep enough for every forge
+        return
+    if isinstance(data, list):
         for item in data[:10]:
             yield from _texts(item, depth + 1)
-    elif isinstance(data, dict) and depth < 5:
-        known = [name for name in _TEXTS if data.get(name)]
-        if not known and depth:  # {"field": "head", "code": "invalid"}, {"labels": ["is too long"]}
-            for name, value in list(data.items())[:10]:
-                yield from (f"{name}: {text}" for text in _texts(value, depth + 1))
-        for name in known:
+    if isinstance(data, dict):
+        message_fields = [name for name in _TEXTS if data.get(name)]
+        for name in message_fields:
             yield from _texts(data[name], depth + 1)
+        if not message_fields and depth > 0:
+            for name, value in list(data.items())[:10]:
+                for text in _texts(value, depth + 1):
+                    yield f"{name}: {text}"
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:

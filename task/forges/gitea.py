@@ -8,14 +8,14 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 from task.errors import ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, names_none, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
-from task.forges.proposal import described, settled, wish
+from task.forges.proposal import applied_wishes, described, wish
 from task.forges.protection import listed, open_on_gitea
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
@@ -32,12 +32,8 @@ _PAGE = 20
 _PAGES = 25  # a request takes about 12 KB in a list, because it includes both repositories
 _LABEL_PAGE = 50
 _LABEL_PAGES = 10
-_PAUSES = (
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # seconds between attempts while Gitea is still checking for conflicts
+# seconds between attempts while Gitea is still checking for conflicts
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
 _AT_ONCE = 1  # seconds between closing a request and deleting its branch, if the deletion closed it
 _STYLES = (
     ("merge", "allow_merge_commits"), ("squash", "allow_squash_merge"), ("rebase", "allow_rebase"),
@@ -73,7 +69,21 @@ class Gitea(Host):
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`.
+        """Return the open request from `head` into `base`, else the newest, or None.
+
+        Its state is "gone" if Gitea closed it because its branch was deleted.
+        """
+        pull = self._newest_pull(base, head)
+        if pull is None:
+            return None
+        request = self.proposed(pull)
+        is_branch_deleted = dig(pull, "head", "ref") != head
+        if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
+            return replace(request, state="gone")
+        return request
+
+    def _newest_pull(self, base: str, head: str) -> Any:
+        """Return Gitea's data about the open request, else about the newest, or None.
 
         Gitea can return the request for a base and a head (since 1.22), but it may be any of
         several requests, usually the oldest. If there is none, or it is open, that is the result.
@@ -83,54 +93,55 @@ class Gitea(Host):
         """
         what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
-        answer = self._client.json("GET", path, what, fine=(404,))
+        answer = self._client.json("GET", path, what, expected=(404,))
         pull = answer if _is_ours(answer, base, head) else None
         if pull is None and "/" not in base:
             return None
-        if pull is None or pull["state"] != "open":
-            params = {"state": "all", "base_branch": base}  # newest first
-            for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
-                if pull and dig(listed_pull, "number") == dig(pull, "number"):
-                    break  # all others are older
-                if _is_ours(listed_pull, base, head):
-                    pull = listed_pull
-                    break
-        if pull is None:
-            return None
-        request = self.proposed(pull)
-        is_branch_deleted = dig(pull, "head", "ref") != head
-        if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
-            return replace(request, state="gone")
-        return request
+        if pull is not None and pull["state"] == "open":
+            return pull
+
+        params = {"state": "all", "base_branch": base}  # newest first
+        for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
+            if pull and dig(listed_pull, "number") == dig(pull, "number"):
+                return pull  # all others are older
+            if _is_ours(listed_pull, base, head):
+                return listed_pull
+        return pull
 
     def checked(self, number: str) -> Proposed:
-        """Like `Host.checked`.
+        """Return a request, and whether it conflicts with its base.
 
         A request also "cannot be merged" while Gitea is checking for conflicts, so wait for the
         check.
         """
         ask = partial(self.ask, number)
-        pull = until(lambda request: not _is_stuck(request), ask(), ask, _PAUSES[:-1])
-        stuck = _is_stuck(pull)
-        note = f"it conflicts with {pull['base']['ref']}" if stuck else ""
-        return replace(self.proposed(pull), conflicts=stuck, note=note)
+        pull = until(lambda latest: not _is_stuck(latest), ask(), ask, _PAUSES[:-1])
+        conflicts = _is_stuck(pull)
+        note = f"it conflicts with {pull['base']['ref']}" if conflicts else ""
+        return replace(self.proposed(pull), conflicts=conflicts, note=note)
 
     def ask(self, number: str) -> Any:
         """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
-        merged = bool(pull.get("merged"))
-        is_open = pull["state"] == "open"
+        """Convert Gitea's data about a request to our form: the title without its draft prefix,
+        and our line endings.
+        """
+        state: Literal["open", "merged", "closed"]
+        state = "open" if pull["state"] == "open" else "closed"
+        merge_commit = ""
+        if pull.get("merged"):
+            state = "merged"
+            merge_commit = str(pull.get("merge_commit_sha") or "")
         return Proposed(
             url=str(pull["html_url"]),
             number=str(pull["number"]),
-            state="merged" if merged else ("open" if is_open else "closed"),
+            state=state,
             title=str(pull["title"]).removeprefix(_draft_word(pull)),
             body=str(pull.get("body") or "").replace("\r\n", "\n"),
             head_commit=dig(pull, "head", "sha"),
-            merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
+            merge_commit=merge_commit,
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
@@ -138,10 +149,15 @@ class Gitea(Host):
         return dig(pull, "base", "ref"), dig(pull, "head", "label") or dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
-        draft_word = f"{DRAFTS[0]} " if proposal.draft else ""
+        """Open a request, and return Gitea's data about it.
+
+        Raises `AlreadyThere` if one is already open for this branch.
+        """
+        title = proposal.title
+        if proposal.draft:
+            title = f"{DRAFTS[0]} {title}"
         body = {
-            "title": f"{draft_word}{proposal.title}",
+            "title": title,
             "body": proposal.body,
             "head": proposal.head,
             "base": proposal.base,
@@ -152,31 +168,40 @@ class Gitea(Host):
             f"{self._path}/pulls",
             what,
             json=body,
-            fine=(409,),
+            expected=(409,),
         )
-        if answer.status == 409:
-            conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
-            if conflict:
-                raise AlreadyThere(self.proposed(self.ask(conflict[1])))
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        if answer.status != 409:
+            return self._client.parsed(answer, what)
+        conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
+        if conflict:
+            number = conflict[1]
+            raise AlreadyThere(self.proposed(self.ask(number)))
+        raise self._client.refused(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
-        text = {"title": f"{_draft_word(pull)}{title}", "body": body}
-        return self._write(str(pull["number"]), "update the pull request", text)
+        return self._write(
+            str(pull["number"]),
+            "update the pull request",
+            {"title": f"{_draft_word(pull)}{title}", "body": body},
+        )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`."""
+        """Set the proposal's labels, people, and auto-merge if they are missing.
+
+        Failures become notes.
+        """
         number = str(pull["number"])
         present_labels = (label["name"] for label in pull.get("labels") or ())
         labels = missing(proposal.labels, present_labels)
         if labels:
             with notes.tried("labels", "label", *labels):
                 self._set_labels(number, labels)
+
         present_assignees = [user["login"] for user in pull.get("assignees") or ()]
         self._assign(number, proposal.assignees, present_assignees, notes)
         self._ask_reviewers(pull, proposal.reviewers, notes)
+
         request = self.proposed(pull)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
@@ -192,15 +217,22 @@ class Gitea(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/branch_protections"
-        found = self._client.json("GET", path, "read the branch protections")
-        return open_on_gitea(listed(found), name)
+        """Return whether other users may push a branch with this name."""
+        rules = self._client.json(
+            "GET",
+            f"{self._path}/branch_protections",
+            "read the branch protections",
+        )
+        return open_on_gitea(listed(rules), name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/branches/{quote(head)}"
-        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/branches/{quote(head)}",
+            "read the branch",
+            expected=(403, 404),
+        )
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
@@ -210,7 +242,7 @@ class Gitea(Host):
             f"{self._path}/pulls/{number}",
             what,
             json=fields,
-            again=True,
+            repeatable=True,
         )
 
     def _pages(
@@ -220,11 +252,12 @@ class Gitea(Host):
         params: Mapping[str, Any],
         rows_each: int,
         pages: int,
-        fine: tuple[int, ...] = (),
+        expected: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Return the items of several pages.
+        """Yield the items of at most this many pages, with `rows_each` items per page.
 
-        An instance may return shorter pages than requested; a header has the total.
+        An instance may return shorter pages than requested; a header has the total. The items end
+        at a page with a status in `expected`.
         """
         received = 0
         for page in range(1, pages + 1):
@@ -237,12 +270,15 @@ class Gitea(Host):
                     "page": page,
                     "limit": rows_each,
                 },
-                fine=fine,
+                expected=expected,
             )
-            items = mappings(self._client.parsed(answer, what)) if answer.status < 300 else []
+            if answer.status >= 300:
+                return
+            items = mappings(self._client.parsed(answer, what))
             yield from items
             received += len(items)
-            if not items or str(received) == answer.headers.get("X-Total-Count"):
+            is_last_page = str(received) == answer.headers.get("X-Total-Count")
+            if not items or is_last_page:
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
@@ -253,21 +289,16 @@ class Gitea(Host):
         person. There is no other sign: the request looks as if a person had closed it, and a push
         that deletes a branch later does not create an event.
         """
-        path = f"{self._path}/issues/{pull['number']}/timeline"
-        params = {"since": pull["closed_at"]}
         events = self._client.json(
             "GET",
-            path,
+            f"{self._path}/issues/{pull['number']}/timeline",
             "read the request's timeline",
-            params=params,
-            fine=(403, 404),
+            params={"since": pull["closed_at"]},
+            expected=(403, 404),
         )
-        endings = [
-            event
-            for event in mappings(events)
-            if dig(event, "type") in ("close", "reopen", "delete_branch")
-        ]
-        last_two = endings[-2:]
+        relevant_types = ("close", "reopen", "delete_branch")
+        relevant = [event for event in mappings(events) if dig(event, "type") in relevant_types]
+        last_two = relevant[-2:]
         if [dig(event, "type") for event in last_two] != ["close", "delete_branch"]:
             return False
         closing, deletion = last_two
@@ -284,33 +315,36 @@ class Gitea(Host):
         Gitea silently ignores unknown names and names in a different case, and creating a label
         again creates a duplicate.
         """
-        ignored = missing(names, self._add_labels(number, names))
+        labels_now_set = self._add_labels(number, names)
+        ignored = missing(names, labels_now_set)
         if not ignored:
             return
-        known = self._known_labels(f"{self._path}/labels", ())
-        known |= self._known_labels(f"/orgs/{path_part(self.place.project[0])}/labels", (403, 404))
+
+        owner, _repository = self.place.project
+        existing_names = self._known_labels(f"{self._path}/labels", ())
+        existing_names |= self._known_labels(f"/orgs/{path_part(owner)}/labels", (403, 404))
         for name in ignored:
-            if name.lower() not in known:
+            if name.lower() not in existing_names:
                 label = {"name": name, "color": COLOR}
                 self._client.ask("POST", f"{self._path}/labels", "create a label", json=label)
-        self._add_labels(number, [known.get(name.lower(), name) for name in ignored])
+        self._add_labels(number, [existing_names.get(name.lower(), name) for name in ignored])
 
     def _add_labels(self, number: str, names: list[str]) -> list[str]:
         """Add these labels to a request, and return the names of all its labels."""
-        path = f"{self._path}/issues/{number}/labels"
         labels = self._client.json(
             "POST",
-            path,
+            f"{self._path}/issues/{number}/labels",
             "set labels",
             json={"labels": names},
-            again=True,
+            repeatable=True,
         )
         return [dig(label, "name") for label in mappings(labels)]
 
-    def _known_labels(self, path: str, fine: tuple[int, ...]) -> dict[str, str]:
+    def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
         """Return the names of existing labels by their lowercase form."""
-        labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, fine)
-        return {dig(label, "name").lower(): dig(label, "name") for label in labels}
+        labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
+        names = (dig(label, "name") for label in labels)
+        return {name.lower(): name for name in names}
 
     def _assign(
         self,
@@ -319,12 +353,13 @@ class Gitea(Host):
         present: Sequence[str],
         notes: Notes,
     ) -> None:
-        """Add these names to the assignees. Gitea replaces the whole list each time."""
+        """Add these names to the assignees of a request. Rejected names become notes."""
         assigned = list(present)
 
-        def assign(more: list[str]) -> None:
-            self._write(number, "assign people", {"assignees": [*assigned, *more]})
-            assigned.extend(more)
+        def assign(new_names: list[str]) -> None:
+            # Gitea replaces the whole list
+            self._write(number, "assign people", {"assignees": [*assigned, *new_names]})
+            assigned.extend(new_names)
 
         for name, error in _send_and_yield_rejected(missing(names, present), assign):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
@@ -342,16 +377,16 @@ class Gitea(Host):
             people = [name for name in reviewers if "/" not in name]
             if people:
                 body["reviewers"] = people
-            teams = [name.rpartition("/")[2] for name in reviewers if "/" in name]
+            teams = [_without_organization(name) for name in reviewers if "/" in name]
             if teams:
                 body["team_reviewers"] = teams
             self._client.ask("POST", path, f"ask {', '.join(reviewers)} to review", json=body)
 
-        # Gitea returns a team's name without its organization
         wanted = [
             name
             for name in dict.fromkeys(names)
-            if missing([name.rpartition("/")[2]], already_asked)
+            # Gitea returns a team's name without its organization
+            if missing([_without_organization(name)], already_asked)
         ]
         for name, error in _send_and_yield_rejected(wanted, ask):
             notes.add(error.message, "reviewer", name)
@@ -369,38 +404,43 @@ class Gitea(Host):
         branch's commit at the time the checks pass, and survives a newer push. So schedule it again
         for each build, unless a person has canceled it, and log the result.
         """
-        repo = pull["base"].get("repo") or {}
-        allowed = [style for style, setting in _STYLES if repo.get(setting)]
-        style = repo.get("default_merge_style") or "merge"
+        path = f"{self._path}/pulls/{request.number}/merge"
         body = {
-            "Do": style if style in allowed or not allowed else allowed[0],
+            "Do": _merge_style(pull),
             "merge_when_checks_succeed": True,
             "head_commit_id": described(proposal.body) or request.head_commit,
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
-        host = self.place.host
-        path = f"{self._path}/pulls/{request.number}/merge"
-        what = "turn on auto-merge"
-        fine = (403, 404, 405, 409, 422)
-        again = wish("auto-merge") in settled(request.body)
-        if again:
-            canceled = self._client.ask("DELETE", path, "set auto-merge again", fine=(404,))
-            if canceled.status == 404:  # a person has canceled it before
+
+        was_set_before = wish("auto-merge") in applied_wishes(request.body)
+        if was_set_before:
+            cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
+            if cancellation.status == 404:  # a person has canceled it before
                 return
-        ask = partial(self._client.ask, "POST", path, what, json=body, fine=fine)
+
+        schedule = partial(
+            self._client.ask,
+            "POST",
+            path,
+            "turn on auto-merge",
+            json=body,
+            expected=(403, 404, 405, 409, 422),
+        )
         # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(
-            lambda answer: b"try again later" not in answer.body.lower(),
-            ask(),
-            ask,
+            lambda response: b"try again later" not in response.body.lower(),
+            schedule(),
+            schedule,
             _PAUSES,
         )
+
+        host = self.place.host
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
                 f"{host} cannot merge it automatically: {self._client.words(answer)}",
                 "auto-merge",
             )
-        elif again:
+        elif was_set_before:
             notes.add(
                 f"auto-merge was set again; {host} merges the branch's latest commit when its"
                 " checks pass"
@@ -417,30 +457,46 @@ class GiteaComments(GitHubComments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`. Gitea returns all comments at once, oldest first."""
+        """Yield our own comments on a request that contain the mark, newest first.
+
+        Gitea returns all comments at once, oldest first.
+        """
         path = f"{self._path}/issues/{request}/comments"
-        for comment in reversed(mappings(self._client.json("GET", path, "find the comment"))):
-            if (
-                self.holds(dig(comment, "body"), mark)
-                and dig(comment, "user", "id") == self._client.me
-            ):
-                yield Comment(
-                    dig(comment, "id"),
-                    dig(comment, "body"),
-                    dig(comment, "html_url"),
-                )
+        response = self._client.json("GET", path, "find the comment")
+        for comment in reversed(mappings(response)):
+            body = dig(comment, "body")
+            if self.holds(body, mark) and dig(comment, "user", "id") == self._client.me:
+                yield Comment(dig(comment, "id"), body, dig(comment, "html_url"))
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
-    """Return whether the head branch is in the repository itself. A fork's branch may have any
-    name. After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has
-    the branch's name (Gitea 1.26).
+    """Return whether a request is from `head` into `base`, with both in the repository itself.
+
+    A fork's branch may have any name. After the branch is deleted, `head.ref` is
+    `refs/pull/N/head`, and only `head.label` has the branch's name (Gitea 1.26).
     """
     repository = dig(pull, "base", "repo_id")
     if repository == "" or dig(pull, "head", "repo_id") != repository:
         return False
     head_names = (dig(pull, "head", "ref"), dig(pull, "head", "label"))
     return head in head_names and dig(pull, "base", "ref") == base
+
+
+def _without_organization(reviewer: str) -> str:
+    """Return a team's name without its organization, or a username unchanged."""
+    return reviewer.rpartition("/")[2]
+
+
+def _merge_style(pull: Mapping[str, Any]) -> str:
+    """Return the repository's default merge style, or the first allowed one if the default is not
+    allowed.
+    """
+    repository = pull["base"].get("repo") or {}
+    default: str = repository.get("default_merge_style") or "merge"
+    allowed = [style for style, setting in _STYLES if repository.get(setting)]
+    if allowed and default not in allowed:
+        return allowed[0]
+    return default
 
 
 def _is_stuck(pull: Mapping[str, Any]) -> bool:
@@ -459,8 +515,8 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
     title = str(pull["title"])
     for word in DRAFTS:
         if title.lower().startswith(word.lower()):
-            rest = title[len(word) :].lstrip()
-            return title[: len(title) - len(rest)]
+            title_without_word = title[len(word) :].lstrip()
+            return title.removesuffix(title_without_word)
     return ""
 
 
@@ -483,16 +539,20 @@ def _send_and_yield_rejected(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return the two parts of a project. Anything before these parts is Gitea's own path."""
-    if len(remote.parts) < 2:
+    """Return a repository's address. `root` is the URL of the host's web pages.
+
+    The repository is the last two parts of the path. Anything before them is Gitea's own path.
+    """
+    project = remote.parts[-2:]
+    if len(project) < 2:
         raise names_none("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])
     return ForgeAddress(
-        "gitea",
-        "",
-        f"{root}/api/v1",
-        remote.parts[-2:],
-        web_below(root, remote.parts[-2:]),
+        forge="gitea",
+        host="",
+        api=f"{root}/api/v1",
+        project=project,
+        web=web_below(root, project),
     )
 
 

@@ -5,7 +5,7 @@ GraphQL).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
@@ -22,9 +22,9 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
-    thrown_out,
+    removed_from_queue,
 )
-from task.forges.proposal import described, settled, wish
+from task.forges.proposal import applied_wishes, described, wish
 from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -76,41 +76,48 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`.
+        """Return the open request from `head` into `base`, else the newest, or None.
 
         The owner is part of the query, so query again if the owner has been renamed.
         """
-        found = self._requests(base, head)
-        # the new page ends with owner/repository
-        owner = self._client.moved_to.rpartition("/")[0].rpartition("/")[2]
-        if not found and owner and owner.lower() != self._owner.lower():
-            self._owner = owner
-            found = self._requests(base, head)
-        ours = [pull for pull in found if self._is_ours(pull, base, head)]
-        ours.sort(
-            key=lambda request: (request["state"] == "open", request["number"]),
-            reverse=True,
-        )
-        return self._in_its_queue(ours[0]) if ours else None
+        pulls = self._requests(base, head)
+        new_owner = self._new_owner()
+        if not pulls and new_owner:
+            self._owner = new_owner
+            pulls = self._requests(base, head)
+        ours = [pull for pull in pulls if self._is_ours(pull, base, head)]
+        if not ours:
+            return None
+        newest = max(ours, key=lambda pull: (pull["state"] == "open", pull["number"]))
+        return self._in_its_queue(newest)
+
+    def _new_owner(self) -> str:
+        """Return the owner's new name if GitHub reported that the repository has moved, else ""."""
+        page_without_repository = self._client.moved_to.rpartition("/")[0]  # …/owner/repository
+        owner = page_without_repository.rpartition("/")[2]
+        return owner if owner.lower() != self._owner.lower() else ""
 
     def ask(self, number: str) -> Any:
         """Like `Host.ask`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
-        merged = bool(pull.get("merged_at"))
+        """Convert GitHub's data about a request to our form."""
         is_open = pull["state"] == "open"
+        state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
+        merge_commit = ""  # for an open request, GitHub returns a test merge
+        if pull.get("merged_at"):
+            state = "merged"
+            merge_commit = str(pull.get("merge_commit_sha") or "")
         conflicts = is_open and pull.get("mergeable") is False
         return Proposed(
             url=str(pull["html_url"]),
             number=str(pull["number"]),
-            state="merged" if merged else ("open" if is_open else "closed"),
+            state=state,
             title=str(pull["title"]),
             body=(pull["body"] or "").replace("\r\n", "\n"),
             head_commit=str(pull["head"]["sha"]),
-            # for an open request, this is only a test merge
-            merge_commit=str(pull.get("merge_commit_sha") or "") if merged else "",
+            merge_commit=merge_commit,
             conflicts=conflicts,
             note=f"it conflicts with {pull['base']['ref']}" if conflicts else "",
         )
@@ -120,66 +127,60 @@ class GitHub(Host):
         return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
+        """Open a request, and return GitHub's data about it.
+
+        If the repository does not support drafts, open it without. Raises `AlreadyThere` if one is
+        already open for this branch, and `Outpaced` if the branch has no changes.
+        """
         what = "open the pull request"
         answer = self._open(proposal, what, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             answer = self._open(proposal, what, draft=False)
-        if answer.status == 422 and b"pull request already exists" in answer.body.lower():
+        if answer.status == 201:
+            return self._client.parsed(answer, what)
+        message = answer.body.lower()
+        if answer.status == 422 and b"pull request already exists" in message:
             raise AlreadyThere
-        if answer.status == 422 and b"no commits between" in answer.body.lower():
+        if answer.status == 422 and b"no commits between" in message:
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
-        if answer.status != 201:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        raise self._client.refused(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
-        path = f"{self._path}/pulls/{pull['number']}"
-        text = {"title": title, "body": body}
+        """Change a request's title and text, and return GitHub's new data about it."""
         return self._client.json(
             "PATCH",
-            path,
+            f"{self._path}/pulls/{pull['number']}",
             "update the pull request",
-            json=text,
-            again=True,
+            json={"title": title, "body": body},
+            repeatable=True,
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`."""
-        issue = f"{self._path}/issues/{pull['number']}"
+        """Set the proposal's labels, people, and auto-merge if they are missing.
+
+        Failures become notes.
+        """
+        issue_path = f"{self._path}/issues/{pull['number']}"
         labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
         if labels:
             with notes.tried("labels", "label", *labels):
                 self._client.ask(
                     "POST",
-                    f"{issue}/labels",
+                    f"{issue_path}/labels",
                     "set labels",
                     json={"labels": labels},
-                    again=True,
+                    repeatable=True,
                 )
-        assigned = (user["login"] for user in pull["assignees"] or ())
-        people = missing(proposal.assignees, assigned)
-        if people:
-            with notes.tried("assignees", "assignee", *people):
-                response = self._client.json(
-                    "POST",
-                    f"{issue}/assignees",
-                    "assign people",
-                    json={"assignees": people},
-                    again=True,
-                )
-                # GitHub silently ignores people whom it does not accept.
-                accepted = (user["login"] for user in response.get("assignees") or ())
-                ignored = missing(people, accepted)
-                if ignored:
-                    notes.add(
-                        f"not assigned, because they do not have push access: {', '.join(ignored)}",
-                        "assignee",
-                        *ignored,
-                    )
+
+        present_assignees = (user["login"] for user in pull["assignees"] or ())
+        assignees = missing(proposal.assignees, present_assignees)
+        if assignees:
+            with notes.tried("assignees", "assignee", *assignees):
+                self._assign(f"{issue_path}/assignees", assignees, notes)
+
         with notes.tried("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(pull, proposal, notes)
+
         request = self.proposed(pull)
         if proposal.auto_merge and not pull.get("auto_merge"):
             with notes.tried("auto-merge", "auto-merge"):
@@ -188,74 +189,107 @@ class GitHub(Host):
         return request, pull
 
     def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
-        path = f"{self._path}/pulls/{pull['number']}"
-        text = {"body": body, "state": "closed"}
+        """Close the open request, with this text."""
         self._client.ask(
             "PATCH",
-            path,
+            f"{self._path}/pulls/{pull['number']}",
             "close the pull request",
-            json=text,
-            again=True,
+            json={"body": body, "state": "closed"},
+            repeatable=True,
         )
 
     def is_open(self, name: str) -> bool:
         """Like `Host.is_open`. Everyone with read access can see rulesets, but only some of the
         older branch protections.
         """
-        path = f"{self._path}/rules/branches/{quote(name)}"
-        rules = self._client.json("GET", path, "read the rules for branches")
-        return open_on_github(listed(rules)) and not self._protected_otherwise(name)
+        rules = self._client.json(
+            "GET",
+            f"{self._path}/rules/branches/{quote(name)}",
+            "read the rules for branches",
+        )
+        return open_on_github(listed(rules)) and not self._has_older_protection(name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/git/ref/heads/{quote(head)}"
-        found = self._client.json("GET", path, "read the branch", fine=(403, 404, 409))
-        return "" if found is None else str(found["object"]["sha"])
+        ref = self._client.json(
+            "GET",
+            f"{self._path}/git/ref/heads/{quote(head)}",
+            "read the branch",
+            expected=(403, 404, 409),
+        )
+        return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
         """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
         request = self.proposed(pull)
-        is_set = wish("auto-merge") in settled(request.body)
+        is_set = wish("auto-merge") in applied_wishes(request.body)
         if request.state != "open" or pull.get("auto_merge") or not is_set:
             return request
-        return thrown_out(request, self._auto_merge.thrown_out(request.number))
+        return removed_from_queue(request, self._auto_merge.removal_reason(request.number))
 
-    def _protected_otherwise(self, name: str) -> bool:
-        """Return whether an existing branch has an older branch protection. The list of protections
-        is not available.
+    def _assign(self, path: str, names: list[str], notes: Notes) -> None:
+        """Add these assignees at this API path. Those whom GitHub ignores become a note."""
+        response = self._client.json(
+            "POST",
+            path,
+            "assign people",
+            json={"assignees": names},
+            repeatable=True,
+        )
+        # GitHub silently ignores people whom it does not accept.
+        accepted = (user["login"] for user in response.get("assignees") or ())
+        ignored = missing(names, accepted)
+        if ignored:
+            notes.add(
+                f"not assigned, because they do not have push access: {', '.join(ignored)}",
+                "assignee",
+                *ignored,
+            )
+
+    def _has_older_protection(self, name: str) -> bool:
+        """Return whether an existing branch with a similar name has an older branch protection.
+
+        The list of protections is not available.
         """
         variables = {
             "owner": self._owner,
             "name": self._repo,
             "query": name.partition("/")[0],
         }
-        body = {"query": PROTECTED, "variables": variables}
-        what = "read the branch protections"
-        response = self._client.json("POST", graphql(self.place.api), what, json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self.place.api),
+            "read the branch protections",
+            json={"query": PROTECTED, "variables": variables},
+        )
         if not isinstance(value_at(response, "data"), dict):
             return True  # unknown, so do not claim that others may push
-        refs = mappings(value_at(response, "data", "repository", "refs"), "nodes")
-        return any(dig(ref, "refUpdateRule", "pattern") for ref in refs)
+        branches = mappings(value_at(response, "data", "repository", "refs"), "nodes")
+        return any(dig(branch, "refUpdateRule", "pattern") for branch in branches)
 
     def _requests(self, base: str, head: str) -> list[Any]:
         """Return this head's newest requests.
 
         Each request takes about 25 KB, because it includes both repositories.
         """
-        params = {
-            "head": f"{self._owner}:{head}",
-            "base": base,
-            "state": "all",
-            "sort": "created",
-            "direction": "desc",
-            "per_page": 10,
-        }
-        path = f"{self._path}/pulls"
-        return mappings(self._client.json("GET", path, "find the pull request", params=params))
+        response = self._client.json(
+            "GET",
+            f"{self._path}/pulls",
+            "find the pull request",
+            params={
+                "head": f"{self._owner}:{head}",
+                "base": base,
+                "state": "all",
+                "sort": "created",
+                "direction": "desc",
+                "per_page": 10,
+            },
+        )
+        return mappings(response)
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Return whether the head branch is in the repository itself.
+        """Return whether a request is from `head` into `base`, with the head branch in the
+        repository itself.
 
         A fork's branch may have any name.
         """
@@ -270,44 +304,45 @@ class GitHub(Host):
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
         """Return the response to a new request. A status of 422 is returned, not raised."""
-        body = {
-            "title": proposal.title,
-            "body": proposal.body,
-            "head": proposal.head,
-            "base": proposal.base,
-            "draft": draft,
-        }
         return self._client.ask(
             "POST",
             f"{self._path}/pulls",
             what,
-            json=body,
-            fine=(422,),
+            json={
+                "title": proposal.title,
+                "body": proposal.body,
+                "head": proposal.head,
+                "base": proposal.base,
+                "draft": draft,
+            },
+            expected=(422,),
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Request reviews from people and teams.
+        """Request reviews from people and teams (`organization/team`) who are not requested yet.
 
         If GitHub rejects a reviewer, still request the others.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
         teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
-        users = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
-        slugs = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
+        new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
+        new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
+
+        # GitHub rejects all of them if it rejects one, so then request one at a time
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
-        if len(users) + len(slugs) > 1:
-            everyone = {"reviewers": users, "team_reviewers": slugs}
+        if len(new_people) + len(new_teams) > 1:
+            everyone = {"reviewers": new_people, "team_reviewers": new_teams}
             if self._request_reviews(path, everyone) is None:
                 return
-        for name in users:
+        for name in new_people:
             error = self._request_reviews(path, {"reviewers": [name]})
             if error:
                 notes.add(f"{name} was not asked to review: {error.message}", "reviewer", name)
-        for slug in slugs:
-            error = self._request_reviews(path, {"team_reviewers": [slug]})
+        for team in new_teams:
+            error = self._request_reviews(path, {"team_reviewers": [team]})
             if error:
-                message = f"{slug} was not asked to review: {error.message}"
-                notes.add(message, "reviewer", teams[slug])
+                message = f"{team} was not asked to review: {error.message}"
+                notes.add(message, "reviewer", teams[team])
 
     def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
         """Request reviews. Return the error, or None if GitHub accepted all of them."""
@@ -317,8 +352,8 @@ class GitHub(Host):
             path,
             what,
             json=who,
-            fine=(403, 404, 422),
-            again=True,
+            expected=(403, 404, 422),
+            repeatable=True,
         )
         return None if answer.status == 201 else self._client.refused(answer, what)
 
@@ -338,46 +373,44 @@ class GitHubComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`."""
+        """Yield our own comments on a request that contain the mark, newest first."""
         before: str | None = None
         for _page in range(PAGES):
             page = self._page(request, before)
             for comment in reversed(mappings(page, "nodes")):
-                if comment.get("viewerDidAuthor") is True and self.holds(
-                    dig(comment, "body"),
-                    mark,
-                ):
-                    yield Comment(
-                        dig(comment, "fullDatabaseId"),
-                        dig(comment, "body"),
-                        dig(comment, "url"),
-                    )
+                body = dig(comment, "body")
+                if comment.get("viewerDidAuthor") is True and self.holds(body, mark):
+                    yield Comment(dig(comment, "fullDatabaseId"), body, dig(comment, "url"))
             before = dig(page, "pageInfo", "startCursor")
-            if page["pageInfo"]["hasPreviousPage"] is not True or not before:
+            has_older_page = page["pageInfo"]["hasPreviousPage"] is True
+            if not has_older_page or not before:
                 return
 
     def add(self, request: str, body: str) -> str:
         """Like `Comments.add`."""
-        path = f"{self._path}/issues/{request}/comments"
-        response = self._client.json("POST", path, "post the comment", json={"body": body})
+        response = self._client.json(
+            "POST",
+            f"{self._path}/issues/{request}/comments",
+            "post the comment",
+            json={"body": body},
+        )
         return dig(response, "html_url")
 
     def change(self, request: str, comment: Comment, body: str) -> str | None:  # noqa: ARG002 - GitHub numbers all of them
-        """Like `Comments.change`."""
-        path = f"{self._path}/issues/comments/{comment.number}"
+        """Change a comment's text, and return its URL."""
         response = self._client.json(
             "PATCH",
-            path,
+            f"{self._path}/issues/comments/{comment.number}",
             "edit the comment",
             json={"body": body},
-            again=True,
+            repeatable=True,
         )
         return dig(response, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
-        """Return the newest hundred comments, or the hundred before `before`.
+        """Return the newest hundred comments, or the hundred before the cursor `before`.
 
-        Errors also have status 200.
+        Raises `RepositoryError` if there are errors, which also have status 200.
         """
         owner, name = self.place.project
         variables = {
@@ -386,14 +419,13 @@ class GitHubComments(Comments):
             "number": int(request),
             "before": before,
         }
-        body = {"query": COMMENTS, "variables": variables}
         what = "find the comment"
         answer = self._client.ask(
             "POST",
             graphql(self.place.api),
             what,
-            json=body,
-            again=True,
+            json={"query": COMMENTS, "variables": variables},
+            repeatable=True,
         )
         data = self._client.parsed(answer, what).get("data") or {}
         repository = data.get("repository") or {}
@@ -427,63 +459,70 @@ class GitHubDeployments(Deployments):
         self._statuses = GitHubClient(reach, self.statuses_need, self.stays)
 
     def create(self, deployment: Deployment) -> str:
-        """Like `Deployments.create`.
-
-        Without `required_contexts`, GitHub would wait for all of the commit's checks.
-        """
-        body = {
-            "ref": deployment.commit,
-            "environment": deployment.environment,
-            "task": TASK,
-            "auto_merge": False,
-            "required_contexts": [],
-            "description": _short_description(deployment.description),
-        }
-        what = f"report the deployment to {deployment.environment}"
-        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        """Create a deployment in this state, and return its number."""
+        response = self._client.json(
+            "POST",
+            f"{self._path}/deployments",
+            f"report the deployment to {deployment.environment}",
+            json={
+                "ref": deployment.commit,
+                "environment": deployment.environment,
+                "task": TASK,
+                "auto_merge": False,
+                # without this, GitHub would wait for all of the commit's checks
+                "required_contexts": [],
+                "description": _short_description(deployment.description),
+            },
+        )
         number = numbered(dig(response, "id"), self.place.host, "a deployment")
         self.change(number, deployment)
         return number
 
     def find(self, deployment: Deployment) -> str:
-        """Like `Deployments.find`; the newest comes first."""
-        params = {
-            "sha": deployment.commit,
-            "environment": deployment.environment,
-            "task": TASK,
-            "per_page": 1,
-        }
-        what = f"find the deployment to {deployment.environment}"
-        found = self._client.json("GET", f"{self._path}/deployments", what, params=params)
-        return dig(mappings(found), 0, "id")
+        """Return the number of our newest deployment of this commit to this environment, or ""."""
+        response = self._client.json(
+            "GET",
+            f"{self._path}/deployments",
+            f"find the deployment to {deployment.environment}",
+            params={
+                "sha": deployment.commit,
+                "environment": deployment.environment,
+                "task": TASK,
+                "per_page": 1,  # the newest comes first
+            },
+        )
+        return dig(mappings(response), 0, "id")
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """Like `Deployments.change`."""
+        """Set the deployment's state."""
         body = {
             "state": deployment.state,
             "description": _short_description(deployment.description),
             "log_url": web_page(deployment.run),
             "environment_url": web_page(deployment.page),
         }
-        path = f"{self._path}/deployments/{path_part(number)}/statuses"
-        what = f"report the deployment to {deployment.environment}"
-        self._client.ask("POST", path, what, json=_only_given(body), again=True)
+        self._client.ask(
+            "POST",
+            f"{self._path}/deployments/{path_part(number)}/statuses",
+            f"report the deployment to {deployment.environment}",
+            json=_only_given(body),
+            repeatable=True,
+        )
 
     def sum_up(self, status: CommitStatus) -> None:
-        """Like `Deployments.sum_up`."""
+        """Set the commit's status for all deployments together."""
         body = {
             "state": status.state,
             "context": status.context,
             "description": _short_description(status.description),
             "target_url": web_page(status.run),
         }
-        path = f"{self._path}/statuses/{path_part(status.commit)}"
         self._statuses.ask(
             "POST",
-            path,
+            f"{self._path}/statuses/{path_part(status.commit)}",
             "set the commit's status",
             json=_only_given(body),
-            again=True,
+            repeatable=True,
         )
 
     def close(self) -> None:
@@ -501,6 +540,10 @@ def _only_given(body: Mapping[str, str]) -> dict[str, str]:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Return a repository's address. `root` is the URL of the host's web pages.
+
+    On Enterprise Server, the API is on the same host.
+    """
     if len(remote.parts) != 2:
         raise names_none("GitHub", "https://github.com/owner/repository")
     host = split(root).authority

@@ -70,17 +70,19 @@ class AutoMerge:
         self._owner = owner
         self._name = name
 
-    def thrown_out(self, number: str) -> str:
+    def removal_reason(self, number: str) -> str:
         """Return why the queue removed the request if that is the latest event, else "".
 
         A person's action is not a reason: a removal by a person is `manual` or has the person as
         its actor, and turning off auto-merge is a separate event.
         """
-        standing, event = self._look(number)
+        standing, event = self._look_up(number)
         if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
-        by_person = "manual" in reason.lower() if reason else _is_person(event)
+        by_person = _is_person(event)
+        if reason:
+            by_person = "manual" in reason.lower()
         if by_person:
             return ""
         return f"GitHub's merge queue removed it ({reason or _UNTOLD})"
@@ -92,23 +94,27 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Have GitHub merge exactly this commit, and no newer commit. If that fails, add the reason
-        to the notes.
+        """Have GitHub merge exactly this commit, and no newer commit. Return the request.
+
+        `pull` is GitHub's data about the request. If GitHub objects, its reason becomes a note.
         """
+        # try one method after the other, until GitHub does not object to the method
         methods = _methods(pull)
         data: Any = None
         objection = ""
         while methods:
-            data, objection = self._mutated(pull, commit, ENABLE, {"mergeMethod": methods[0]})
-            if not _METHOD.search(objection.lower()):
+            data, objection = self._mutate(pull, commit, ENABLE, {"mergeMethod": methods[0]})
+            if not _rejects_method(objection):
                 break  # it is on, or another method would not help
             methods = methods[1:]
+
         if not objection:
             standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
             return self._after_success(pull, request, commit, standing, notes)
         if _READY.search(objection.lower()):
-            return self._merged_now(pull, request, commit, methods, notes)
-        standing, _event = self._look(request.number)
+            return self._merge_now(pull, request, commit, methods, notes)
+
+        standing, _event = self._look_up(request.number)
         if standing.waits:
             return request
         if standing.queue:
@@ -127,24 +133,24 @@ class AutoMerge:
         notes: Notes,
     ) -> Proposed:
         """Return the request after a success response, which does not always mean that auto-merge
-        is on.
+        is on. `standing` is the request's state in the response.
         """
         if standing.merged:
             notes.add(_MERGED)
-            path = f"{self._client.path}/pulls/{request.number}"
-            merged_pull = self._client.json("GET", path, "read the pull request")
-            return replace(
-                request,
-                state="merged",
-                merge_commit=dig(merged_pull, "merge_commit_sha"),
+            merged_pull = self._client.json(
+                "GET",
+                f"{self._client.path}/pulls/{request.number}",
+                "read the pull request",
             )
+            merge_commit = dig(merged_pull, "merge_commit_sha")
+            return replace(request, state="merged", merge_commit=merge_commit)
         if standing.waits:
             return request
         objection = self._enqueue(pull, commit) if standing.queue else _SILENT
         _note_objection(objection, notes)
         return request
 
-    def _merged_now(
+    def _merge_now(
         self,
         pull: Mapping[str, Any],
         request: Proposed,
@@ -152,27 +158,28 @@ class AutoMerge:
         methods: Sequence[str],
         notes: Notes,
     ) -> Proposed:
-        """Merge the request, or add it to the queue: GitHub rejects auto-merge if there is nothing
-        to wait for.
+        """Merge the request with the first method that GitHub accepts, or add it to the merge
+        queue, and return it. GitHub rejects auto-merge if there is nothing to wait for.
         """
         path = f"{self._client.path}/pulls/{request.number}/merge"
+        what = "merge it"
         objection = ""
         for method in methods:
-            body = {"sha": commit, "merge_method": method.lower()}
             answer = self._client.ask(
                 "PUT",
                 path,
-                "merge it",
-                json=body,
-                fine=(403, 405, 409, 422),
+                what,
+                json={"sha": commit, "merge_method": method.lower()},
+                expected=(403, 405, 409, 422),
             )
             if answer.status == 200:
                 notes.add(_MERGED)
-                merged = self._client.parsed(answer, "merge it").get("sha")
-                return replace(request, state="merged", merge_commit=str(merged or ""))
+                merge_commit = str(self._client.parsed(answer, what).get("sha") or "")
+                return replace(request, state="merged", merge_commit=merge_commit)
             objection = self._client.words(answer)
-            if not _METHOD.search(objection.lower()):
-                break
+            if not _rejects_method(objection):
+                break  # another method would not help
+
         if "in the merge queue" in objection.lower():
             return request
         if "merge queue" in objection.lower():
@@ -182,14 +189,14 @@ class AutoMerge:
 
     def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
         """Add the request to the merge queue, and return GitHub's objection, or ""."""
-        data, objection = self._mutated(pull, commit, ENQUEUE, {})
+        data, objection = self._mutate(pull, commit, ENQUEUE, {})
         if objection:
             return objection
         entry = value_at(data, "enqueuePullRequest", "mergeQueueEntry")
         return "" if isinstance(entry, dict) else _SILENT
 
-    def _look(self, number: str) -> tuple[Standing, Any]:
-        """Return the request's state, and the last event of its queue or auto-merge.
+    def _look_up(self, number: str) -> tuple[Standing, Any]:
+        """Return the request's state, and the last event of its queue or auto-merge, or None.
 
         An Enterprise Server without merge queues returns errors; the state is then unknown.
         """
@@ -198,34 +205,45 @@ class AutoMerge:
             "name": self._name,
             "number": int(number),
         }
-        body = {"query": LOOK, "variables": variables}
-        what = "check whether it merges automatically"
-        url = graphql(self._client.reach.place.api)
-        response = self._client.json("POST", url, what, json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self._client.reach.place.api),
+            "check whether it merges automatically",
+            json={"query": LOOK, "variables": variables},
+        )
         pull = value_at(response, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
-        return _merge_standing(pull), events[-1] if events else None
+        last_event = events[-1] if events else None
+        return _merge_standing(pull), last_event
 
-    def _mutated(
+    def _mutate(
         self,
         pull: Mapping[str, Any],
         commit: str,
-        query: str,
-        more: Mapping[str, str],
+        mutation: str,
+        more_input: Mapping[str, str],
     ) -> tuple[Any, str]:
-        """Return GitHub's data, and its objection, which also has status 200, or ""."""
+        """Run a GraphQL mutation for the request, if it is still at this commit.
+
+        Return GitHub's data, and its objection, or "". An objection also has status 200.
+        """
         input_fields = {
             "pullRequestId": pull["node_id"],
             "expectedHeadOid": commit,
-            **more,
+            **more_input,
         }
-        body = {"query": query, "variables": {"input": input_fields}}
-        address = graphql(self._client.reach.place.api)
-        response = self._client.json("POST", address, "turn on auto-merge", json=body)
+        response = self._client.json(
+            "POST",
+            graphql(self._client.reach.place.api),
+            "turn on auto-merge",
+            json={"query": mutation, "variables": {"input": input_fields}},
+        )
+        data = value_at(response, "data")
         errors = mappings(response, "errors")
-        texts = (one_line(dig(error, "message").strip('[]"'))[:300] for error in errors)
-        objection = "; ".join(texts) or ("no reason was given" if errors else "")
-        return value_at(response, "data"), objection
+        if not errors:
+            return data, ""
+        messages = [one_line(dig(error, "message").strip('[]"'))[:300] for error in errors]
+        return data, "; ".join(messages) or "no reason was given"
 
 
 def _methods(pull: Mapping[str, Any]) -> list[str]:
@@ -244,6 +262,11 @@ def _merge_standing(pull: Any) -> Standing:
         merged=dig(pull, "state") == "MERGED",
         queue=value_at(pull, "isMergeQueueEnabled") is True,
     )
+
+
+def _rejects_method(objection: str) -> bool:
+    """Return whether GitHub objects to the merge method, so that another method may work."""
+    return _METHOD.search(objection.lower()) is not None
 
 
 def _is_person(event: Any) -> bool:

@@ -75,15 +75,36 @@ class GitHubCommits(Connected):
     def commit(self, branch: str, change: Changeset) -> str:
         """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
         headline, _, body = change.message.replace("\0", "").strip().partition("\n")
-        additions = [
-            {
-                "path": path,
-                "contents": b64encode(file.text.encode("utf-8", "surrogateescape")).decode(),
-            }
-            for path, file in sorted(change.files.items())
-            if file.mode
-        ]
-        deletions = [{"path": path} for path, file in sorted(change.files.items()) if not file.mode]
+        what = f"commit to {branch}"
+        data = self._graphql(
+            COMMIT,
+            what,
+            input={
+                "branch": {"repositoryNameWithOwner": self._name, "branchName": branch},
+                "message": {"headline": headline.strip(), "body": body.strip("\n")},
+                "fileChanges": self._file_changes(change),
+                "expectedHeadOid": change.tip,
+            },
+        )
+        commit = dig(data, "createCommitOnBranch", "commit", "oid")
+        if not _OID.fullmatch(commit):
+            raise self._unexpected(what)
+        return commit
+
+    def _file_changes(self, change: Changeset) -> dict[str, list[dict[str, str]]]:
+        """Return the changeset's files in the form that GitHub's API expects.
+
+        Raises `TargetError` if the API does not accept that many bytes.
+        """
+        additions = []
+        deletions = []
+        for path, file in sorted(change.files.items()):
+            if not file.mode:
+                deletions.append({"path": path})
+                continue
+            content = b64encode(file.text.encode("utf-8", "surrogateescape")).decode()
+            additions.append({"path": path, "contents": content})
+
         size = sum(len(addition["contents"]) for addition in additions)
         if size > MOST:
             raise TargetError(
@@ -92,58 +113,44 @@ class GitHubCommits(Connected):
                 hint=f"put fewer Applications in one commit, {_GIT}",
                 subject=self._name,
             )
-        data = self._graphql(
-            COMMIT,
-            f"commit to {branch}",
-            input={
-                "branch": {"repositoryNameWithOwner": self._name, "branchName": branch},
-                "message": {"headline": headline.strip(), "body": body.strip("\n")},
-                "fileChanges": {"additions": additions, "deletions": deletions},
-                "expectedHeadOid": change.tip,
-            },
-        )
-        commit = dig(data, "createCommitOnBranch", "commit", "oid")
-        if not _OID.fullmatch(commit):
-            raise self._unexpected(f"commit to {branch}")
-        return commit
+        return {"additions": additions, "deletions": deletions}
 
     def create(self, branch: str, commit: str) -> None:
-        """Create a branch."""
+        """Create a branch at this commit. Raises `Outpaced` if the branch exists."""
         what = f"create the branch {branch}"
         body = {"ref": f"refs/heads/{branch}", "sha": commit}
-        answer = self._ask("POST", self._refs, what, json=body, fine=(409, 422))
+        answer = self._ask("POST", self._refs, what, json=body, expected=(409, 422))
         if answer.status == 422 and b"already exists" in answer.body:
             raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
-            raise self._denied(what, self._client.words(answer))
+            raise self._rejection(what, self._client.words(answer))
         if answer.status != 201 or not answer.mapping():
             raise self._unexpected(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
-        """In one step, move `head` from `was` to the commit that `aside` is at, and delete
-        `aside`.
+        """In one step, move the branch `head` from the commit `was` to `commit`, and delete the
+        branch `aside`, which is at `commit`.
         """
-        updates = [
-            {
-                "name": f"refs/heads/{head}",
-                "beforeOid": was,
-                "afterOid": commit,
-                "force": True,
-            },
-            {
-                "name": f"refs/heads/{aside}",
-                "beforeOid": commit,
-                "afterOid": "0" * len(commit),
-                "force": True,
-            },
-        ]
+        move_head = {
+            "name": f"refs/heads/{head}",
+            "beforeOid": was,
+            "afterOid": commit,
+            "force": True,
+        }
+        delete_aside = {
+            "name": f"refs/heads/{aside}",
+            "beforeOid": commit,
+            "afterOid": "0" * len(commit),  # means: delete
+            "force": True,
+        }
+        what = f"replace {head}"
         data = self._graphql(
             MOVE,
-            f"replace {head}",
-            input={"repositoryId": self._id, "refUpdates": updates},
+            what,
+            input={"repositoryId": self._id, "refUpdates": [move_head, delete_aside]},
         )
         if not isinstance(data.get("updateRefs"), dict):
-            raise self._unexpected(f"replace {head}")
+            raise self._unexpected(what)
 
     def delete(self, branch: str) -> None:
         """Delete a branch."""
@@ -151,7 +158,7 @@ class GitHubCommits(Connected):
             "DELETE",
             f"{self._refs}/heads/{quote(branch)}",
             f"delete the branch {branch}",
-            fine=(404, 422),
+            expected=(404, 422),
         )
 
     @cached_property
@@ -166,7 +173,11 @@ class GitHubCommits(Connected):
         return node_id
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
-        """Return the response's data, or raise its errors: GraphQL returns 200 even for errors."""
+        """Send a GraphQL query, and return the data in the response.
+
+        Raises the response's errors, which also have status 200. `what` ends the sentence "could
+        not …".
+        """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
         response = self._client.parsed(answer, what)
@@ -189,43 +200,47 @@ class GitHubCommits(Connected):
 
     def _error_of(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
         """Return the error for GraphQL errors; `what` ends the sentence "could not …"."""
-        kinds = {dig(error, "type") for error in errors}
-        texts = [one_line(dig(error, "message"))[:300] for error in errors]
-        secret = self._client.reach.token.secret.reveal()
-        words = "; ".join(dict.fromkeys(filter(None, texts))).replace(secret, "***")
-        low = words.lower()
-        if "STALE_DATA" in kinds or any(text in low for text in _STALE):
-            return Outpaced(f"{self._name}: {words}")
         host = self.place.host
-        if "RATE_LIMITED" in kinds or "rate limit" in low:
-            hint = f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}"
+        error_types = {dig(error, "type") for error in errors}
+        words = self._messages(errors)
+        lowercase_words = words.lower()
+
+        if "STALE_DATA" in error_types or any(text in lowercase_words for text in _STALE):
+            return Outpaced(f"{self._name}: {words}")
+        if "RATE_LIMITED" in error_types or "rate limit" in lowercase_words:
             return NotDoneError(
                 f"{host}: rate limit exceeded; could not {what}: {words}",
-                hint=hint,
+                hint=f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}",
             )
-        if any(text in low for text in _UNKNOWN):
+        if any(text in lowercase_words for text in _UNKNOWN):
             return UnreachableError(
                 f"{host} failed: could not {what}: {words}",
                 hint=f"run it again; {self.stays}",
             )
-        if "NOT_FOUND" in kinds:
-            message = (
-                f"{host} has no such repository or branch, or this API token cannot see it:"
-                f" could not {what}"
-            )
+        if "NOT_FOUND" in error_types:
             return RepositoryError(
-                f"{message}: {words}",
+                f"{host} has no such repository or branch, or this API token cannot see it:"
+                f" could not {what}: {words}",
                 hint=f"check the repository's URL; {self.needs}",
             )
-        if "FORBIDDEN" in kinds or "INSUFFICIENT_SCOPES" in kinds:
-            hint = f"{self.needs}; {self.stays}"
+        if "FORBIDDEN" in error_types or "INSUFFICIENT_SCOPES" in error_types:
             return RepositoryError(
-                f"{host} does not allow this API token to {what}: {words}", hint=hint
+                f"{host} does not allow this API token to {what}: {words}",
+                hint=f"{self.needs}; {self.stays}",
             )
-        return self._denied(what, words)
+        return self._rejection(what, words)
 
-    def _denied(self, what: str, words: str) -> RepositoryError | NotDoneError:
-        """Return the error for a change that GitHub rejected with these words, or with none."""
+    def _messages(self, errors: list[Any]) -> str:
+        """Return the messages of GraphQL errors, without duplicates. A token in them is masked."""
+        messages = [one_line(dig(error, "message"))[:300] for error in errors]
+        distinct_messages = dict.fromkeys(filter(None, messages))
+        secret = self._client.reach.token.secret.reveal()
+        return "; ".join(distinct_messages).replace(secret, "***")
+
+    def _rejection(self, what: str, words: str) -> RepositoryError | NotDoneError:
+        """Return the error for a change that GitHub rejected; `what` ends the sentence "could
+        not …", and `words` is GitHub's message, or "".
+        """
         if is_in_merge_queue(words):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
@@ -287,21 +302,23 @@ class CommittedByApi(BareRepository):
         self,
         change: Changeset,
         made: LandedCommit,
-        there: str,
+        head_tip: str,
         memory_change: Changeset | None = None,  # noqa: ARG002 - it is not atomic
     ) -> LandedCommit:
-        return replace(made, commit=self._sent(change, made, there))
+        return replace(made, commit=self._commit_to_head(change, made, head_tip))
 
-    def _sent(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
+    def _commit_to_head(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
         """Commit to the head branch, which is at `head_tip` ("" if it does not exist), and return
-        the commit.
+        the commit. `made` is the expected result.
         """
         head = change.head
-        if head == change.base or change.on_top or head_tip == change.tip:
+        is_append = head == change.base or change.on_top or head_tip == change.tip
+        if is_append:
             return self._commit(head, change, made)
         if not head_tip:
             self._create(head, change.tip)
             return self._commit(head, change, made)
+
         # The branch has other commits, which the new one replaces. The API can only append, so
         # commit to a temporary branch first.
         aside = f"{head}-{secrets.token_hex(4)}"
@@ -329,8 +346,8 @@ class CommittedByApi(BareRepository):
 
     def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
         """Create the commit on a branch that is at `change.tip`, and return it."""
-        # The same files always result in the same tree, so a commit with this parent and tree is
-        # ours or equivalent.
+        # If the response is lost, look for a commit with this parent and tree: the same files
+        # always result in the same tree, so such a commit is ours or equivalent.
         with self._race(branch, change.tip):
             return send_once(
                 lambda: self._api().commit(branch, change),
@@ -340,8 +357,8 @@ class CommittedByApi(BareRepository):
 
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
-        """Raise `Outpaced` for a rejected change if the branch has moved: this is a lost race with
-        an unknown message.
+        """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
+        commit `was`: this is a lost race with an unknown message.
         """
         try:
             yield
@@ -351,21 +368,24 @@ class CommittedByApi(BareRepository):
             raise
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
+        """Raise `TargetError` for a file that GitHub's API would change or reject."""
         super()._refuse_odd_paths(change)
         subject = self._remote.subject(change.base)
         for path, file in change.files.items():
             if file.mode == _EXECUTABLE:
-                hint = (
-                    "remove the bit (git update-index --chmod=-x PATH), or commit with git:"
-                    " --commit-through git"
+                raise TargetError(
+                    f"{blanked(path)!r} has the executable bit, which GitHub's API would remove",
+                    hint=(
+                        "remove the bit (git update-index --chmod=-x PATH), or commit with git:"
+                        " --commit-through git"
+                    ),
+                    subject=subject,
                 )
-                message = (
-                    f"{blanked(path)!r} has the executable bit, which GitHub's API would remove"
+            # bytes that are not UTF-8 were decoded to these surrogates
+            is_utf8 = not any("\udc80" <= letter <= "\udcff" for letter in path)
+            if not is_utf8:
+                raise TargetError(
+                    f"{blanked(path)!r} is not UTF-8, and GitHub's API does not support such paths",
+                    hint="rename it, or commit with git: --commit-through git",
+                    subject=subject,
                 )
-                raise TargetError(message, hint=hint, subject=subject)
-            if any("\udc80" <= letter <= "\udcff" for letter in path):
-                hint = "rename it, or commit with git: --commit-through git"
-                message = (
-                    f"{blanked(path)!r} is not UTF-8, and GitHub's API does not support such paths"
-                )
-                raise TargetError(message, hint=hint, subject=subject)

@@ -30,13 +30,10 @@ from task.retry import until
 from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
+_MERGE = "merge it"  # ends the sentence "could not …"
 _NOT_AS_ASKED = 400  # the merge train does not accept this form of the request
-_PAUSES = (
-    0.5,
-    1.0,
-    2.0,
-    4.0,
-)  # seconds between attempts while GitLab is still checking a new request
+# seconds between attempts while GitLab is still checking a new request
+_PAUSES = (0.5, 1.0, 2.0, 4.0)
 # GitLab does not have a state for a deployment that is waiting for Argo CD, so use running
 STATES: Mapping[DeploymentState, str] = {
     "queued": "running",
@@ -69,30 +66,29 @@ class GitLab(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Like `Host.newest`. A fork's branch may have any name, so only use the project's own
-        branches.
-        """
-        params = {
-            "source_branch": head,
-            "target_branch": base,
-            "state": "all",
-            "order_by": "created_at",
-            "sort": "desc",
-            "per_page": 50,
-        }
-        what = f"find the merge request for {head}"
-        found = self._client.json("GET", f"{self._path}/merge_requests", what, params=params)
+        """Return the open request from `head` into `base`, else the newest, or None."""
+        response = self._client.json(
+            "GET",
+            f"{self._path}/merge_requests",
+            f"find the merge request for {head}",
+            params={
+                "source_branch": head,
+                "target_branch": base,
+                "state": "all",
+                "order_by": "created_at",
+                "sort": "desc",
+                "per_page": 50,
+            },
+        )
         ours = [
             pull
-            for pull in mappings(found)
-            if dig(pull, "source_project_id") == dig(pull, "target_project_id") != ""
-            and self.branches(pull) == (base, head)
+            for pull in mappings(response)
+            if _is_from_own_branch(pull) and self.branches(pull) == (base, head)
         ]
-        ours.sort(
-            key=lambda request: (_request_state(request) == "open", request["iid"]),
-            reverse=True,
-        )
-        return self.proposed(ours[0]) if ours else None
+        if not ours:
+            return None
+        newest = max(ours, key=lambda pull: (_request_state(pull) == "open", pull["iid"]))
+        return self.proposed(newest)
 
     def ask(self, number: str) -> Any:
         """Like `Host.ask`."""
@@ -103,20 +99,24 @@ class GitLab(Host):
         )
 
     def proposed(self, pull: Any) -> Proposed:
-        """Like `Host.proposed`."""
+        """Convert GitLab's data about a request to our form."""
         state = _request_state(pull)
         title = str(pull["title"])
-        merge_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
-        merge_commit = merge_commit or pull.get("sha")  # a fast-forward merge: the head itself
+        if pull.get("draft"):
+            title = title.removeprefix(DRAFT)
+        merge_commit = None
+        if state == "merged":
+            merge_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
+            merge_commit = merge_commit or pull.get("sha")  # a fast-forward merge: the head itself
         conflicts = state == "open" and bool(pull.get("has_conflicts"))
         return Proposed(
             url=str(pull["web_url"]),
             number=str(pull["iid"]),
             state=state,
-            title=title.removeprefix(DRAFT) if pull.get("draft") else title,
+            title=title,
             body=str(pull.get("description") or "").replace("\r\n", "\n"),
             head_commit=str(pull.get("sha") or ""),
-            merge_commit=str(merge_commit or "") if state == "merged" else "",
+            merge_commit=str(merge_commit or ""),
             conflicts=conflicts,
             auto_merge=bool(pull.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {pull['target_branch']}" if conflicts else "",
@@ -127,11 +127,15 @@ class GitLab(Host):
         return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
-        """Like `Host.create`."""
+        """Open a request, and return GitLab's data about it.
+
+        Raises `AlreadyThere` if one is already open for this branch.
+        """
+        draft_prefix = DRAFT if proposal.draft else ""
         body = {
             "source_branch": proposal.head,
             "target_branch": proposal.base,
-            "title": f"{DRAFT if proposal.draft else ''}{proposal.title}",
+            "title": f"{draft_prefix}{proposal.title}",
             "description": proposal.body,
             "remove_source_branch": self.ours_to_delete(proposal),
         }
@@ -141,60 +145,76 @@ class GitLab(Host):
             f"{self._path}/merge_requests",
             what,
             json=body,
-            fine=(409,),
+            expected=(409,),
         )
-        if answer.status == 409:
-            if b"already exists" in answer.body:
-                raise AlreadyThere
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+        if answer.status != 409:
+            return self._client.parsed(answer, what)
+        if b"already exists" in answer.body:
+            raise AlreadyThere
+        raise self._client.refused(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
-        text = {"title": f"{DRAFT if pull.get('draft') else ''}{title}", "description": body}
-        return self._write(str(pull["iid"]), "update the merge request", **text)
+        """Change a request's title and text, and return GitLab's new data about it."""
+        draft_prefix = DRAFT if pull.get("draft") else ""
+        return self._write(
+            str(pull["iid"]),
+            "update the merge request",
+            title=f"{draft_prefix}{title}",
+            description=body,
+        )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Like `Host.complete`. GitLab creates missing labels."""
+        """Set the proposal's labels, people, and auto-merge if they are missing.
+
+        Failures become notes. GitLab creates missing labels.
+        """
         labels = []
         for label in missing(proposal.labels, pull.get("labels") or ()):
             if "," in label:
                 notes.add(f"label {label!r}: GitLab labels cannot contain a comma", "label", label)
             else:
                 labels.append(label)
-        people: dict[str, dict[str, int]] = {}
+
+        new_ids: dict[str, dict[str, int]] = {}  # by role and name
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
             with notes.tried(f"{role}s", role, *names):
-                people[role] = self._people(pull, role, names, notes)
-        fields = _label_fields(pull, labels, people)
+                new_ids[role] = self._new_ids(pull, role, names, notes)
+
+        fields = _label_fields(pull, labels, new_ids)
         if fields:
-            pull = self._with_fields(pull, fields, labels, people, notes)
+            pull = self._set_fields(pull, fields, labels, new_ids, notes)
+
         request = self.proposed(pull)
         if proposal.auto_merge:
             with notes.tried("auto-merge", "auto-merge"):
-                request = self._auto_merged(pull, described(proposal.body), notes)
+                request = self._set_auto_merge(pull, described(proposal.body), notes)
         return request, pull
 
-    def _with_fields(
+    def _set_fields(
         self,
         pull: Any,
         fields: Mapping[str, Any],
         labels: Sequence[str],
-        people: Mapping[str, Mapping[str, int]],
+        new_ids: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Return the request with labels and people, which are ids by role and name. Values
-        rejected by GitLab become notes.
+        """Set these fields for the new labels and people, whose ids are by role and name. Return
+        the changed request.
+
+        Values rejected by GitLab become notes.
         """
         try:
             changed = self._write(str(pull["iid"]), "set labels and people", **fields)
         except (ForgeError, RepositoryError) as error:
-            for kind, failed in (("label", labels), *people.items()):
-                notes.add(f"labels and people: {error.message}", kind if failed else "", *failed)
+            message = f"labels and people: {error.message}"
+            for kind, failed_names in (("label", labels), *new_ids.items()):
+                if failed_names:
+                    notes.add(message, kind, *failed_names)
             return pull
-        for role, new in people.items():
+
+        for role, ids in new_ids.items():
             accepted_ids = {user["id"] for user in changed.get(f"{role}s") or ()}
-            ignored = [name for name, user_id in new.items() if user_id not in accepted_ids]
+            ignored = [name for name, user_id in ids.items() if user_id not in accepted_ids]
             if ignored:
                 why = "GitLab did not accept them (more than one requires GitLab Premium)"
                 notes.add(f"{role} {', '.join(ignored)}: {why}", role, *ignored)
@@ -210,119 +230,143 @@ class GitLab(Host):
         )
 
     def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`."""
-        path = f"{self._path}/protected_branches"
-        what = "read the protected branches"
-        found = self._client.json("GET", path, what, params={"per_page": 100})
-        return open_on_gitlab(listed(found), name)
+        """Return whether other users may push a branch with this name."""
+        protected = self._client.json(
+            "GET",
+            f"{self._path}/protected_branches",
+            "read the protected branches",
+            params={"per_page": 100},
+        )
+        return open_on_gitlab(listed(protected), name)
 
     def tip(self, head: str) -> str:
         """Like `Host.tip`."""
-        path = f"{self._path}/repository/branches/{path_part(head)}"
-        branch = self._client.json("GET", path, "read the branch", fine=(403, 404))
+        branch = self._client.json(
+            "GET",
+            f"{self._path}/repository/branches/{path_part(head)}",
+            "read the branch",
+            expected=(403, 404),
+        )
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
         """Change these fields of a request, and return GitLab's new data about it."""
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
-    def _people(
+    def _new_ids(
         self,
         pull: Mapping[str, Any],
         role: str,
         names: Iterable[str],
         notes: Notes,
     ) -> dict[str, int]:
-        """Return the ids of people who are not in the list yet.
+        """Return the ids of people who do not have this role on the request yet, by name.
 
         An unknown name becomes a note.
         """
         ids: dict[str, int] = {}
         present = (user["username"] for user in pull.get(f"{role}s") or ())
         for name in missing(names, present):
-            # never a group
-            users = self._client.json(
-                "GET",
-                "/users",
-                f"look up {name}",
-                params={"username": name},
-            )
-            exact = [user for user in users if user["username"].lower() == name.lower()]
-            user_id = int(exact[0]["id"]) if exact else 0
+            user_id = self._user_id(name)
             if user_id:
                 ids[name] = user_id
             else:
                 notes.add(f"{role} {name}: GitLab has no user with that name", role, name)
         return ids
 
-    def _auto_merged(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
-        """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
-        pass.
-        """
-        number = str(pull["iid"])
-        # Use the request as returned after GitLab's check, if that does not take long. Until GitLab
-        # has processed a push, it still returns an auto-merge that the push will cancel.
-        pull = until(
-            lambda latest: (
-                latest.get("detailed_merge_status", "unknown") not in _UNREADY
-                and commit in ("", latest.get("sha"))
-            ),
-            pull,
-            lambda: self.ask(number),
-            _PAUSES[:-1],
+    def _user_id(self, name: str) -> int:
+        """Return the id of a user (never of a group), or 0 if there is none with that name."""
+        users = self._client.json(
+            "GET",
+            "/users",
+            f"look up {name}",
+            params={"username": name},
         )
+        exact = [user for user in users if user["username"].lower() == name.lower()]
+        return int(exact[0]["id"]) if exact else 0
+
+    def _set_auto_merge(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
+        """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
+        pass. Return the request.
+        """
+        pull = self._after_checks(pull, commit)
         request = self.proposed(pull)
         if pull.get("draft"):
             notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return request
         if pull.get("merge_when_pipeline_succeeds"):
             return request
-        path = f"{self._path}/merge_requests/{number}/merge"
-        what = "merge it"
         exact_commit = commit or request.head_commit
         if self._has_trains():
             self._join_train(pull, exact_commit, notes)
             return request
+        return self._merge_when_possible(request, exact_commit, notes)
 
-        def ask(**options: bool) -> Response:
-            return self._client.ask(
-                "PUT",
-                path,
-                what,
-                json={**options, "sha": exact_commit},
-                fine=(401, 403, 405, 406, 409, 422),
-            )
-
-        ask_to_wait = partial(ask, auto_merge=True, merge_when_pipeline_succeeds=True)
+    def _merge_when_possible(self, request: Proposed, commit: str, notes: Notes) -> Proposed:
+        """Have GitLab merge this commit once its pipeline passes, or now if it has no pipeline.
+        Return the request. If GitLab refuses, the reason becomes a note.
+        """
+        merge = partial(self._merge, request.number, commit)
+        merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
         # GitLab may not have checked the new commit yet.
         answer = until(
-            lambda answer: answer.status not in {405, 409, 422},
-            ask_to_wait(),
-            ask_to_wait,
+            lambda response: response.status not in {405, 409, 422},
+            merge_later(),
+            merge_later,
             _PAUSES,
         )
         if answer.status < 300:
-            return self.proposed(self._client.parsed(answer, what))
-        pull = self.ask(number)
+            return self.proposed(self._client.parsed(answer, _MERGE))
+
+        pull = self.ask(request.number)
         status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
         # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
         if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
-            answer = ask()
+            answer = merge()
             if answer.status < 300:
                 notes.add("it has no pipeline to wait for, so it is already merged")
-                return self.proposed(self._client.parsed(answer, what))
+                return self.proposed(self._client.parsed(answer, _MERGE))
         why = self._client.words(answer)
         if status:
             why = f"{why} ({status})"
         notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
         return request
 
+    def _after_checks(self, pull: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
+        """Return the request as GitLab returns it after its check of this commit, if that does not
+        take long. `commit` is "" if it is unknown.
+
+        Until GitLab has processed a push, it still returns an auto-merge that the push will cancel.
+        """
+
+        def is_checked(latest: Mapping[str, Any]) -> bool:
+            if latest.get("detailed_merge_status", "unknown") in _UNREADY:
+                return False
+            return commit in ("", latest.get("sha"))
+
+        number = str(pull["iid"])
+        return until(is_checked, pull, lambda: self.ask(number), _PAUSES[:-1])
+
+    def _merge(self, number: str, commit: str, **options: bool) -> Response:
+        """Merge exactly this commit, now or (depending on the options) later."""
+        return self._client.ask(
+            "PUT",
+            f"{self._path}/merge_requests/{number}/merge",
+            _MERGE,
+            json={**options, "sha": commit},
+            expected=(401, 403, 405, 406, 409, 422),
+        )
+
     def _has_trains(self) -> bool:
         """Return whether the project uses merge trains. The field is missing without GitLab
         Premium.
         """
-        what = "check whether the project uses merge trains"
-        project = self._client.json("GET", self._path, what, fine=(403, 404))
+        project = self._client.json(
+            "GET",
+            self._path,
+            "check whether the project uses merge trains",
+            expected=(403, 404),
+        )
         return value_at(project, "merge_trains_enabled") is True
 
     def _join_train(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> None:
@@ -331,30 +375,26 @@ class GitLab(Host):
         `PUT …/merge` would bypass the train. GitLab returns 400 for `auto_merge` if all checks have
         passed (before 18.11), and uses a different name for it before 17.11.
         """
-        path = f"{self._path}/merge_trains/merge_requests/{pull['iid']}"
-        what = "add it to the merge train"
 
-        def ask(**options: bool) -> Response:
-            body = {**options, "sha": commit}
+        def join(**options: bool) -> Response:
             return self._client.ask(
                 "POST",
-                path,
-                what,
-                json=body,
-                fine=(400, 403, 404, 409, 422),
+                f"{self._path}/merge_trains/merge_requests/{pull['iid']}",
+                "add it to the merge train",
+                json={**options, "sha": commit},
+                expected=(400, 403, 404, 409, 422),
             )
 
-        answer = ask(auto_merge=True)
-        if pull.get("detailed_merge_status") == "mergeable":
-            if answer.status == _NOT_AS_ASKED:
-                answer = ask()
-        else:
+        answer = join(auto_merge=True)
+        has_passed_checks = pull.get("detailed_merge_status") == "mergeable"
+        if has_passed_checks and answer.status == _NOT_AS_ASKED:
+            answer = join()
+        if not has_passed_checks:
             # GitLab may not have created a new commit's pipeline yet.
-            ask_to_wait = partial(ask, when_pipeline_succeeds=True)
             answer = until(
                 lambda response: response.status != _NOT_AS_ASKED,
                 answer,
-                ask_to_wait,
+                partial(join, when_pipeline_succeeds=True),
                 _PAUSES,
             )
         if answer.status >= 300:
@@ -373,27 +413,29 @@ class GitLabComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Like `Comments.marked`."""
-        what = "find the comment"
-        params = {
-            "order_by": "created_at",
-            "sort": "desc",
-            "per_page": 100,
-        }
+        """Yield our own comments on a request that contain the mark, newest first.
+
+        GitLab's API calls comments notes.
+        """
         for page in range(1, PAGES + 1):
-            answer = self._client.json(
+            response = self._client.json(
                 "GET",
                 self._notes(request),
-                what,
-                params={**params, "page": page},
+                "find the comment",
+                params={
+                    "order_by": "created_at",
+                    "sort": "desc",
+                    "per_page": 100,
+                    "page": page,
+                },
             )
-            notes = mappings(answer)
+            notes = mappings(response)
             for note in notes:
                 number = dig(note, "id")
                 body = dig(note, "body")
                 if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
                     yield Comment(number, body, self._page(request, number))
-            if len(notes) < 100:
+            if len(notes) < 100:  # the last page
                 break
 
     def add(self, request: str, body: str) -> str:
@@ -407,14 +449,13 @@ class GitLabComments(Comments):
         return self._page(request, dig(response, "id"))
 
     def change(self, request: str, comment: Comment, body: str) -> str:
-        """Like `Comments.change`."""
-        path = f"{self._notes(request)}/{comment.number}"
+        """Change a comment's text, and return its URL."""
         self._client.ask(
             "PUT",
-            path,
+            f"{self._notes(request)}/{comment.number}",
             "edit the comment",
             json={"body": body},
-            again=True,
+            repeatable=True,
         )
         return comment.url
 
@@ -439,66 +480,74 @@ class GitLabDeployments(Deployments):
     )
 
     def create(self, deployment: Deployment) -> str:
-        """Like `Deployments.create`.
+        """Create a deployment in this state, and return its number.
 
         GitLab creates the environment if it does not exist.
         """
-        body = {
-            "environment": deployment.environment,
-            "sha": deployment.commit,
-            "status": STATES[deployment.state],
-            "ref": deployment.ref or deployment.commit,
-            "tag": deployment.is_tag,
-        }
-        what = f"report the deployment to {deployment.environment}"
-        response = self._client.json("POST", f"{self._path}/deployments", what, json=body)
+        response = self._client.json(
+            "POST",
+            f"{self._path}/deployments",
+            f"report the deployment to {deployment.environment}",
+            json={
+                "environment": deployment.environment,
+                "sha": deployment.commit,
+                "status": STATES[deployment.state],
+                "ref": deployment.ref or deployment.commit,
+                "tag": deployment.is_tag,
+            },
+        )
         self._link(response, deployment)
         return numbered(dig(response, "id"), self.place.host, "a deployment")
 
     def find(self, deployment: Deployment) -> str:
-        """Like `Deployments.find`. A deployment that a job created belongs to that job."""
-        params = {
-            "environment": deployment.environment,
-            "order_by": "id",
-            "sort": "desc",
-            "per_page": 20,
-        }
-        what = f"find the deployment to {deployment.environment}"
-        newest = self._client.json("GET", f"{self._path}/deployments", what, params=params)
-        for item in mappings(newest):
-            belongs_to_job = item.get("deployable")
-            may_change = dig(item, "status") in _OPEN
-            if dig(item, "sha") == deployment.commit and may_change and not belongs_to_job:
-                return dig(item, "id")
+        """Return the number of our newest deployment of this commit to this environment that may
+        still change, or "".
+        """
+        response = self._client.json(
+            "GET",
+            f"{self._path}/deployments",
+            f"find the deployment to {deployment.environment}",
+            params={
+                "environment": deployment.environment,
+                "order_by": "id",
+                "sort": "desc",
+                "per_page": 20,
+            },
+        )
+        for candidate in mappings(response):
+            same_commit = dig(candidate, "sha") == deployment.commit
+            may_change = dig(candidate, "status") in _OPEN
+            belongs_to_job = candidate.get("deployable")  # a pipeline's job created it
+            if same_commit and may_change and not belongs_to_job:
+                return dig(candidate, "id")
         return ""
 
     def change(self, number: str, deployment: Deployment) -> None:
-        """Like `Deployments.change`."""
-        path = f"{self._path}/deployments/{path_part(number)}"
-        body = {"status": STATES[deployment.state]}
+        """Set the deployment's state."""
         self._client.ask(
             "PUT",
-            path,
+            f"{self._path}/deployments/{path_part(number)}",
             f"report the deployment to {deployment.environment}",
-            json=body,
-            again=True,
+            json={"status": STATES[deployment.state]},
+            repeatable=True,
         )
 
     def _link(self, response: Any, deployment: Deployment) -> None:
-        """Set the environment's link to Argo CD, unless it already has a link."""
-        number = dig(response, "environment", "id")
+        """Set the environment's link to Argo CD, unless it already has a link.
+
+        `response` is GitLab's data about the deployment. A failure is only a warning.
+        """
+        environment_id = dig(response, "environment", "id")
         page = web_page(deployment.page)
-        if not number or not page or dig(response, "environment", "external_url"):
+        if not environment_id or not page or dig(response, "environment", "external_url"):
             return
-        path = f"{self._path}/environments/{path_part(number)}"
-        what = f"link {deployment.environment} to Argo CD"
         try:
             self._client.ask(
                 "PUT",
-                path,
-                what,
+                f"{self._path}/environments/{path_part(environment_id)}",
+                f"link {deployment.environment} to Argo CD",
                 json={"external_url": page},
-                again=True,
+                repeatable=True,
             )
         except (ForgeError, RepositoryError) as error:
             self._client.reach.warn(f"{error.message}; {error.hint}")
@@ -507,20 +556,26 @@ class GitLabDeployments(Deployments):
 def _label_fields(
     pull: Mapping[str, Any],
     labels: Sequence[str],
-    people: Mapping[str, Mapping[str, int]],
+    new_ids: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Return a merge request's fields for new labels and people, which are ids by role and
-    name.
-    """
+    """Return a merge request's fields for new labels and people, whose ids are by role and name."""
     fields = dict[str, Any]()
     if labels:
         fields["add_labels"] = ",".join(labels)
-    for role, new in people.items():
-        # the whole list is replaced, so include those who are already in it
-        if new:
-            present = (user["id"] for user in pull.get(f"{role}s") or ())
-            fields[f"{role}_ids"] = [*present, *new.values()]
+    for role, ids in new_ids.items():
+        if ids:
+            # the whole list is replaced, so include those who are already in it
+            present_ids = [user["id"] for user in pull.get(f"{role}s") or ()]
+            fields[f"{role}_ids"] = [*present_ids, *ids.values()]
     return fields
+
+
+def _is_from_own_branch(pull: Mapping[str, Any]) -> bool:
+    """Return whether the source branch is in the target's project. A fork's branch may have any
+    name.
+    """
+    source_project = dig(pull, "source_project_id")
+    return source_project != "" and source_project == dig(pull, "target_project_id")
 
 
 def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed"]:
@@ -530,6 +585,7 @@ def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
+    """Return a repository's address. `root` is the URL of the host's web pages."""
     if len(remote.parts) < 2:
         raise names_none("GitLab", "https://gitlab.com/group/project")
     return ForgeAddress("gitlab", "", f"{root}/api/v4", remote.parts, web_below(root, remote.parts))

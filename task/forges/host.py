@@ -20,18 +20,18 @@ from task.errors import ForgeError, Outpaced, RepositoryError, UnreachableError
 from task.forges.client import STAYS, Client, ForgeAddress, Limited, Reach
 from task.forges.deployment import CommitStatus, Deployment
 from task.forges.proposal import (
+    applied_wishes,
     closed_body,
     described,
     fitted,
+    has_same_text,
     lacking,
     longest_body,
     overtaken,
     plain,
-    same,
-    settled,
     wish,
     wishes,
-    with_settled,
+    with_applied_wishes,
 )
 from task.git.hosts import RemoteUrl
 from task.git.names import has_our_prefix
@@ -131,7 +131,7 @@ class Host(Connected):
         """
         with self.understood():
             found = self.newest(base, head)
-            return honest(found, self.place.web) if found else None
+            return plausible(found, self.place.web) if found else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
         """Open the request, or update the open request. Never open a second one.
@@ -142,20 +142,25 @@ class Host(Connected):
         be decided on the new tip.
         """
         with self.understood():
-            return honest(_open_or_update(self, proposal, found), self.place.web)
+            return plausible(_open_or_update(self, proposal, found), self.place.web)
 
     def state(self, number: str) -> Proposed:
         """Return the state of a request: open, merged (with its merge commit), or closed."""
         with self.understood():
-            return honest(self.checked(number), self.place.web)
+            return plausible(self.checked(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """Close an open request and record the reason, so that it does not count as declined.
+
         Raises `Outpaced` if another run has since updated the request for a newer build.
         """
-        for _turn in range(_RACES):
-            with self.understood(), suppress(Overtaken):
-                return self._withdraw(found, because)
+        for _attempt in range(_RACES):
+            try:
+                with self.understood():
+                    self._withdraw(found, because)
+            except Overtaken:
+                continue  # it changed while we were closing it
+            return
         raise UnreachableError(
             f"others keep changing {found.url}, so it was not closed",
             hint="run it again",
@@ -283,6 +288,8 @@ class AlreadyThere(Exception):
 def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None) -> Proposed:
     """Open or update the request, even if other runs do the same: there is one request, for the
     newest commit.
+
+    `before_push` is the request that was found before the push, if any.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
@@ -294,8 +301,8 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
         open_request = found if found and found.state == "open" else None
         try:
             if open_request:
-                return _brought_up_to_date(host, open_request, proposal, notes)
-            return _opened(host, proposal, notes)
+                return _update_request(host, open_request, proposal, notes)
+            return _open_request(host, proposal, notes)
         except Overtaken:
             found = None
         except AlreadyThere as conflict:
@@ -304,10 +311,12 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
         except UnreachableError as error:
             # the request may have been opened despite the error: check, and retry once
             was_limited = isinstance(error.__cause__, Limited)
-            if was_limited or open_request or turn > 0 or shutdown.code():
+            may_have_opened = not open_request and not was_limited
+            if not may_have_opened or turn > 0 or shutdown.code():
                 raise
             found = None
-        found = found or host.newest(proposal.base, proposal.head)
+        if found is None:
+            found = host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch is kept",
@@ -315,15 +324,16 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
 
 
 def _without_unsupported(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
-    """Return the proposal without features that this forge does not support. Notes list the omitted
-    features.
+    """Return the proposal without the fields in `host.without`, which this forge does not support.
+    Each omitted field becomes a note.
     """
-    for feature, sentence in host.without.items():
-        wanted = getattr(proposal, feature)
-        if wanted:
-            notes.add(sentence)
-            nothing = type(wanted)()  # an empty tuple, or False
-            proposal = replace(proposal, **{feature: nothing})
+    for field_name, sentence in host.without.items():
+        wanted = getattr(proposal, field_name)
+        if not wanted:
+            continue
+        notes.add(sentence)
+        nothing = type(wanted)()  # an empty tuple, or False
+        proposal = replace(proposal, **{field_name: nothing})
     return proposal
 
 
@@ -343,20 +353,23 @@ def _is_merged_meanwhile(
     return our_commit != "" and described(found.body) == our_commit
 
 
-def _opened(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
-    """Open a request, and return it. Raises `AlreadyThere`."""
+def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
+    """Open a request, set its labels, people, and auto-merge, and return it.
+
+    Raises `AlreadyThere` if one is already open.
+    """
     desired = fitted(proposal, longest_body(host.forge))
-    pull = _created(host, desired)
+    pull = _create_request(host, desired)
     opened = host.proposed(pull)
     notes.add(opened.note)
     if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
-    if not wishes(desired):
-        return notes.on(opened)
-    return _completed(host, opened, pull, desired, desired, notes)
+    if not wishes(desired):  # there is nothing else to set
+        return notes.added_to(opened)
+    return _complete_request(host, opened, pull, desired=desired, unset=desired, notes=notes)
 
 
-def _created(host: Host, proposal: Proposal) -> Any:
+def _create_request(host: Host, proposal: Proposal) -> Any:
     """Open a request, and return the forge's data about it. A response about a different branch,
     such as from a cache, did not open a request.
     """
@@ -369,102 +382,139 @@ def _created(host: Host, proposal: Proposal) -> Any:
     )
 
 
-def _brought_up_to_date(host: Host, found: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
+def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
     """Update the open request, and return it. Leave a request for a newer commit unchanged.
 
-    Raises `Overtaken` if the request has changed since it was found.
+    `earlier` is the request as it was found, which may be before the push. Raises `Overtaken` if it
+    has changed since then.
     """
     our_commit = described(proposal.body)
-    current, pull = host.read(found.number)
-    is_another = host.branches(pull) != (proposal.base, proposal.head)
-    if is_another or current.state != "open" or overtaken(found, current, proposal):
+    current, pull = host.read(earlier.number)
+    has_other_branches = host.branches(pull) != (proposal.base, proposal.head)
+    if has_other_branches or current.state != "open" or overtaken(earlier, current, proposal):
         raise Overtaken
+
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
     # the branch itself, but only if the request does not show our commit.
     shows_ours = current.head_commit != "" and our_commit.startswith(current.head_commit)
     newer_tip = "" if shows_ours else _newer_tip(host, our_commit, proposal.head)
     if newer_tip:
-        return replace(found, head_commit=newer_tip, note=MOVED)
+        return replace(earlier, head_commit=newer_tip, note=MOVED)
+
     desired = fitted(proposal, longest_body(host.forge), current)
     unset = lacking(proposal, desired.body)
-    if proposal.auto_merge and _may_have_ended_auto_merge(found, current, our_commit):
-        if host.auto_merge_after_push == "ends":
-            desired = replace(desired, body=_without_auto_merge(desired.body))
-        unset = replace(unset, auto_merge=host.auto_merge_after_push != "stays")
-    if proposal.auto_merge and found.thrown_out:
-        notes.add(f"{found.thrown_out}: this run requested the merge again")
-        desired = replace(desired, body=_without_auto_merge(desired.body))
-        unset = replace(unset, auto_merge=True)
-    has_our_text = same(current, desired)
+    if proposal.auto_merge:
+        desired, unset = _with_auto_merge_again(host, earlier, current, desired, unset, notes)
+
+    has_our_text = has_same_text(current, desired)
     if has_our_text and not wishes(unset):
-        return notes.on(replace(current, head_commit=our_commit or current.head_commit))
+        return notes.added_to(replace(current, head_commit=our_commit or current.head_commit))
     updated = current
     if not has_our_text:
         updated, pull = host.write(pull, desired.title, desired.body)
-    completed = _completed(host, updated, pull, desired, unset, notes)
+    completed = _complete_request(host, updated, pull, desired=desired, unset=unset, notes=notes)
+
     has_other_commit = our_commit not in ("", completed.head_commit)
     if has_other_commit and described(current.body) == completed.head_commit:
         # we just overwrote a newer commit's description: put it back
-        _overwritten, pull = host.read(found.number)
+        _overwritten, pull = host.read(earlier.number)
         host.write(pull, current.title, current.body)
     return completed
 
 
-def _may_have_ended_auto_merge(found: Proposed, current: Proposed, our_commit: str) -> bool:
-    """Return whether our push may have turned off the auto-merge that an earlier run set."""
-    pushed = described(current.body) != our_commit
-    set_before = wish("auto-merge") in settled(current.body)
-    # A person may have turned it off before the push. If the forge does not report this, set it
-    # again.
-    turned_off = found.auto_merge is False and found.head_commit == described(found.body)
-    return pushed and set_before and not turned_off
+def _with_auto_merge_again(
+    host: Host,
+    earlier: Proposed,
+    current: Proposed,
+    desired: Proposal,
+    unset: Proposal,
+    notes: Notes,
+) -> tuple[Proposal, Proposal]:
+    """Return `desired` and `unset`, changed so that auto-merge is set again if the merge queue
+    removed the request, or if our push may have ended its auto-merge.
+
+    `desired` has the request's new text, and `unset` has what still has to be set.
+    """
+    # a mark in the text says that an earlier run has set auto-merge
+    without_mark = replace(desired, body=_without_auto_merge(desired.body))
+    set_again = replace(unset, auto_merge=True)
+    if earlier.thrown_out:
+        notes.add(f"{earlier.thrown_out}: this run requested the merge again")
+        return without_mark, set_again
+    after_push = host.auto_merge_after_push
+    our_commit = described(desired.body)
+    if after_push == "stays" or not _may_have_ended_auto_merge(earlier, current, our_commit):
+        return desired, unset
+    if after_push == "ends":
+        return without_mark, set_again
+    return desired, set_again
 
 
-def thrown_out(found: Proposed, because: str) -> Proposed:
+def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit: str) -> bool:
+    """Return whether our push may have turned off the auto-merge that an earlier run set.
+
+    `earlier` is the request before the push, and `current` the request after it.
+    """
+    has_new_commit = described(current.body) != our_commit
+    set_before = wish("auto-merge") in applied_wishes(current.body)
+    # A person may have turned it off before the push: it was off, although nobody had pushed since
+    # the earlier run. If the forge does not report this, set it again.
+    turned_off = earlier.auto_merge is False and earlier.head_commit == described(earlier.body)
+    return has_new_commit and set_before and not turned_off
+
+
+def removed_from_queue(request: Proposed, reason: str) -> Proposed:
     """Return a request that its merge queue removed for this reason: auto-merge is not set.
 
     Without a reason, return it unchanged.
     """
-    if not because:
-        return found
-    return replace(found, thrown_out=because, body=_without_auto_merge(found.body))
+    if not reason:
+        return request
+    return replace(request, thrown_out=reason, body=_without_auto_merge(request.body))
 
 
 def _without_auto_merge(body: str) -> str:
     """Return the body with a mark that auto-merge still has to be set."""
-    return with_settled(body, settled(body) - {wish("auto-merge")})
+    return with_applied_wishes(body, applied_wishes(body) - {wish("auto-merge")})
 
 
-def _completed(
+def _complete_request(
     host: Host,
     request: Proposed,
     pull: Any,
+    *,
     desired: Proposal,
     unset: Proposal,
     notes: Notes,
 ) -> Proposed:
-    """Set the labels, people, and auto-merge in `unset`, and record in the text what is set. A
-    newer build records this in its own text.
+    """Set the labels, people, and auto-merge in `unset`, and record in the request's text what is
+    set. Return the request, with the notes.
+
+    If the branch has moved on, the text belongs to the newer build, which records this itself.
     """
     if wishes(unset):
         request, pull = host.complete(pull, unset, notes)
+
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
-        return notes.on(replace(request, head_commit=newer_tip, note=MOVED))
-    set_before = settled(desired.body)
-    set_now = set_before | (wishes(unset) - notes.missed)
-    if set_now != set_before and request.state == "open":
+        return notes.added_to(replace(request, head_commit=newer_tip, note=MOVED))
+
+    set_before = applied_wishes(desired.body)
+    set_by_now = set_before | (wishes(unset) - notes.missed)
+    if set_by_now != set_before and request.state == "open":
         with suppress(Overtaken):
-            host.write(pull, desired.title, with_settled(desired.body, set_now))
-    return notes.on(replace(request, head_commit=our_commit or request.head_commit))
+            host.write(pull, desired.title, with_applied_wishes(desired.body, set_by_now))
+    return notes.added_to(replace(request, head_commit=our_commit or request.head_commit))
 
 
 def _newer_tip(host: Host, our_commit: str, head: str) -> str:
     """Return the branch's tip if it differs from the commit in our text, or "" if it is the same or
     unknown.
     """
-    tip = host.tip(head) if our_commit else ""
+    if not our_commit:
+        return ""
+    tip = host.tip(head)
     return tip if tip != our_commit else ""
 
 
@@ -485,9 +535,12 @@ class Notes:
         """
         if sentence and sentence not in self._sentences:
             self._sentences.append(sentence)
-        if kind:
-            # auto-merge has no name
-            self.missed.update(wish(kind, name) for name in names or ("",))
+        if not kind:
+            return
+        if not names:  # auto-merge has no name
+            self.missed.add(wish(kind))
+        for name in names:
+            self.missed.add(wish(kind, name))
 
     @contextmanager
     def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
@@ -500,7 +553,7 @@ class Notes:
         except (ForgeError, RepositoryError) as error:
             self.add(f"{what}: {error.message}", kind, *names)
 
-    def on(self, found: Proposed) -> Proposed:
+    def added_to(self, found: Proposed) -> Proposed:
         """Return the request with its own note and all of these notes."""
         self.add(found.note)
         return replace(found, note="; ".join(self._sentences)[:_LONGEST_NOTE])
@@ -520,7 +573,7 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     return absent
 
 
-def honest(found: Proposed, page: str) -> Proposed:
+def plausible(found: Proposed, page: str) -> Proposed:
     """Return the request without an implausible URL or commit, which would end up in results, logs,
     and pages. An implausible URL is replaced with `page`, the repository's page.
     """
@@ -603,17 +656,19 @@ class Deployments(Connected):
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
         """Set the state of the deployment that this run started, or (if not `begun`) that an
-        earlier run started. Return whether there is such a deployment. An earlier run's deployment
-        is the newest for the same commit and environment.
+        earlier run started. Return whether there is such a deployment.
+
+        An earlier run's deployment is the newest for the same commit and environment.
         """
         if begun:
             number = self._begun[deployment.environment]
         else:
             with self.understood():
                 number = self.find(deployment)
-        if number:
-            self.change(number, deployment)
-        return number != ""
+        if number == "":
+            return False
+        self.change(number, deployment)
+        return True
 
     def sum_up(self, status: CommitStatus) -> None:
         """Set the commit's status for all deployments together, if the forge also supports commit

@@ -41,7 +41,7 @@ class Forges:
         """
         self._known = tuple(known)
         self._tokens = once(tokens)
-        self._reached = reached
+        self._push_url = reached
         self._more_ca = more_ca
         self._log = log
         self._warn = warn
@@ -62,10 +62,12 @@ class Forges:
         """
         # an unreadable token is a usage error, wherever the repository is
         self._tokens()
-        push_url = self._reached(repo)
+
+        push_url = self._push_url(repo)
         urls = [repo]
         if push_url != repo and _on_a_host(push_url):
             urls = [push_url, repo]
+
         # a forge with an address is certain; one without is a guess for every other host
         with_address = tuple(forge for forge in self._known if forge.root)
         try:
@@ -84,7 +86,7 @@ class Forges:
 
         No server is contacted.
         """
-        if not _on_a_host(self._reached(repo)) and not _on_a_host(repo):
+        if not _on_a_host(self._push_url(repo)) and not _on_a_host(repo):
             self.place(repo)
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
@@ -103,11 +105,12 @@ class Forges:
         """
         if not commit:
             return ""
-        for url in (self._reached(repo), repo):
-            with suppress(Malformed):  # a path
+        for url in (self._push_url(repo), repo):
+            with suppress(Malformed):  # the URL is a local path
                 place = place_of(url, self._known)
                 if place:
-                    return FORGES[place.forge].commit.format(place.web, commit)
+                    page_format = FORGES[place.forge].commit
+                    return page_format.format(place.web, commit)
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
@@ -121,18 +124,15 @@ class Forges:
         return ""
 
     def of(self, repo: str) -> Host:
-        """Return the repository's forge.
+        """Return the repository's forge, which is opened on first use.
 
         Raises the errors of `place`, and `CredentialsError` if there is no token for it.
         """
         place = self.place(repo)
         with self._lock:
             if place not in self._hosts:
-                self._hosts[place] = self._open(
-                    FORGES[place.forge].client,
-                    place,
-                    self._tokens().of(place),
-                )
+                token = self._tokens().of(place)
+                self._hosts[place] = self._open(FORGES[place.forge].client, place, token)
             return self._hosts[place]
 
     def if_known(self, repo: str) -> Host | None:
@@ -141,7 +141,7 @@ class Forges:
 
         Hosts are not probed.
         """
-        for url in dict.fromkeys((self._reached(repo), repo)):
+        for url in dict.fromkeys((self._push_url(repo), repo)):
             with suppress(Malformed, CredentialsError):
                 if place_of(url, self._known):
                     return self.of(repo)
@@ -152,11 +152,8 @@ class Forges:
         `of`.
         """
         place = self.place(repo, "cannot post a comment")
-        return self._open(
-            FORGES[place.forge].comments,
-            place,
-            self._tokens().of_the_job(place, "a comment"),
-        )
+        token = self._tokens().of_the_job(place, "a comment")
+        return self._open(FORGES[place.forge].comments, place, token)
 
     def deployments(self, repo: str) -> Deployments:
         """Return the deployments of the job's own repository. Raises the errors of `of`."""
@@ -169,7 +166,7 @@ class Forges:
         return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
 
     def commits(self, repo: str) -> GitHubCommits:
-        """Return GitHub's API for commits to the repository.
+        """Return GitHub's API for commits to the repository, which is opened on first use.
 
         Raises the errors of `place_on_github`, and `CredentialsError`.
         """
@@ -208,13 +205,16 @@ class Forges:
         return connected
 
     def _probed_place(self, repo: str) -> ForgeAddress:
-        """Return the repository's address after probing its host, unless that has been done."""
+        """Return the repository's address after probing its host, unless that has been done.
+
+        Raises `ForgeError` if the URL is not a repository on the detected forge.
+        """
         remote = remote_of(repo)
         with self._lock:
             if remote.root not in self._probed:
                 self._probed[remote.root] = probe(remote, self._more_ca, self._log)
-            known = self._probed[remote.root]
-        place = place_of(repo, (known,))
+            detected = self._probed[remote.root]
+        place = place_of(repo, (detected,))
         if place is None:
             raise ForgeError(
                 f"this is not a repository on {remote.host}",

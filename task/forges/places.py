@@ -57,15 +57,17 @@ class Known:
 
 def forge_option(text: str) -> Known:
     """Parse `NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
-    given_name, _, root = text.strip().partition("=")
-    given_name = given_name.strip().lower()
-    by_alias = {alias: forge.name for forge in FORGES.values() for alias in forge.aliases}
-    name = by_alias.get(given_name, given_name)
+    name, _, root = text.strip().partition("=")
+    name = name.strip().lower()
+    root = root.strip().rstrip("/")
+    for forge in FORGES.values():
+        if name in forge.aliases:
+            name = forge.name
     if name not in FORGES:
         raise Malformed(f"{name[:100]!r} is not a known kind of Git host", HINT)
-    root = root.strip().rstrip("/")
-    is_url = root.startswith(("https://", "http://")) and not set(root) & set("@?# ")
-    if root and not is_url:
+    is_http = root.startswith(("https://", "http://"))
+    has_other_parts = any(character in root for character in "@?# ")
+    if root and (not is_http or has_other_parts):
         raise Malformed(
             "the Git host's address must be an http or https URL without credentials", HINT
         )
@@ -75,15 +77,19 @@ def forge_option(text: str) -> Known:
 def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the CI system's own server, by kind of forge, from its variables."""
     # Gitea and Forgejo also set GitHub's variables.
-    like_gitea = any(environ.get(name) == "true" for name in ("GITEA_ACTIONS", "FORGEJO_ACTIONS"))
-    forge_of_actions = "gitea" if like_gitea else "github"
-    names = {
+    is_like_gitea = "true" in (environ.get("GITEA_ACTIONS"), environ.get("FORGEJO_ACTIONS"))
+    forge_of_actions = "gitea" if is_like_gitea else "github"
+    variables = {
         forge_of_actions: "GITHUB_SERVER_URL",
         "gitlab": "CI_SERVER_URL",
         "azure": "SYSTEM_COLLECTIONURI",
     }
-    urls = {forge: environ.get(name, "").strip().rstrip("/") for forge, name in names.items()}
-    return {forge: url for forge, url in urls.items() if url.startswith(("https://", "http://"))}
+    servers = {}
+    for forge, variable in variables.items():
+        url = environ.get(variable, "").strip().rstrip("/")
+        if url.startswith(("https://", "http://")):
+            servers[forge] = url
+    return servers
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
@@ -103,22 +109,36 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     forge.
     """
     remote = remote_of(url)
-    for forge in FORGES.values():
-        if remote.host in forge.hosts or remote.host.endswith(forge.host_ends or "-"):
-            return _built(forge.name, remote, f"https://{remote.host}")
+    public_forge = _public_forge(remote.host)
+    if public_forge:
+        return _address_on(public_forge, remote, f"https://{remote.host}")
+
     # the longest root first, because one may be below another
-    for entry in sorted(known, key=lambda entry: len(entry.root), reverse=True):
-        parts = _path_below(remote, entry.root) if entry.root else None
+    with_root = [entry for entry in known if entry.root]
+    with_root.sort(key=lambda entry: len(entry.root), reverse=True)
+    for entry in with_root:
+        parts = _path_below(remote, entry.root)
         if parts is not None:
             host = split(entry.root).authority
-            return _built(entry.forge, replace(remote, parts=parts, host=host), entry.root)
+            return _address_on(entry.forge, replace(remote, parts=parts, host=host), entry.root)
+
     for entry in known:
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
-            return _built(entry.forge, replace(remote, host=host), entry.root or remote.root)
-    name = _guessed(remote)
-    return _built(name, remote, remote.root) if name else None
+            return _address_on(entry.forge, replace(remote, host=host), entry.root or remote.root)
+
+    name = _guess_forge(remote)
+    return _address_on(name, remote, remote.root) if name else None
+
+
+def _public_forge(host: str) -> str:
+    """Return the forge that has this public host, such as "github" for github.com, or ""."""
+    for forge in FORGES.values():
+        host_ends = forge.host_ends or "-"  # no hostname ends with "-"
+        if host in forge.hosts or host.endswith(host_ends):
+            return forge.name
+    return ""
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
@@ -128,14 +148,16 @@ def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
     """
     root_url = split(root)
     if remote.ssh:
-        return remote.parts if root_url.host == split(remote.root).host else None
-    folders = tuple(part for part in root_url.path.split("/") if part)
-    if root_url.authority != remote.host or remote.parts[: len(folders)] != folders:
+        same_host = root_url.host == split(remote.root).host
+        return remote.parts if same_host else None
+    if root_url.authority != remote.host:
         return None
-    return remote.parts[len(folders) :]
+    root_parts = tuple(part for part in root_url.path.split("/") if part)
+    is_below = remote.parts[: len(root_parts)] == root_parts
+    return remote.parts[len(root_parts) :] if is_below else None
 
 
-def _guessed(remote: RemoteUrl) -> str:
+def _guess_forge(remote: RemoteUrl) -> str:
     """Return the forge suggested by the URL's shape or the hostname, or ""."""
     if "_git" in remote.parts:
         return "azure"
@@ -144,12 +166,14 @@ def _guessed(remote: RemoteUrl) -> str:
     if "." not in remote.host:
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
-    words = set(first_label.split("-"))
-    matching = (forge.name for forge in FORGES.values() if words & set(forge.words))
-    return next(matching, "")
+    words = set(first_label.split("-"))  # `my-gitea.example.com` has the word `gitea`
+    for forge in FORGES.values():
+        if words & set(forge.words):
+            return forge.name
+    return ""
 
 
-def _built(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
+def _address_on(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return the address of a repository on this kind of forge, with its host."""
     place = FORGES[forge].place(remote, root.rstrip("/"))
     return replace(place, host=split(place.web or root).authority)
@@ -185,33 +209,35 @@ def probe(
     Raises `ForgeError` if the host is of a different kind, and `UnreachableError` if it does not
     respond.
     """
+    folders = [""]
+    has_folder = len(remote.parts) > 2  # before the owner and repository
+    if not remote.ssh and has_folder:
+        folders.append(f"/{quote(remote.parts[0])}")
+
     http = Http(
         remote.root,
         more_ca=more_ca,
         log=log,
         limits=limits,
     )
-    answered = False
-    folders = [""]
-    has_folder = len(remote.parts) > 2  # before the owner and repository
-    if not remote.ssh and has_folder:
-        folders.append(f"/{quote(remote.parts[0])}")
+    is_reachable = False
     try:
         for folder in folders:
             for forge in FORGES.values():
                 if forge.question is None:
                     continue
-                path, is_it = forge.question
+                path, is_this_forge = forge.question
                 try:
                     answer = http.ask("GET", f"{folder}{path}")
                 except NoAnswerError:
                     continue
-                answered = True
-                if is_it(answer):
+                is_reachable = True
+                if is_this_forge(answer):
                     return Known(forge.name, f"{remote.root}{folder}")
     finally:
         http.close()
-    if not answered:
+
+    if not is_reachable:
         raise UnreachableError(
             f"cannot tell what kind of Git host {remote.host} is: it does not respond over https",
             hint=f"{HINT}; or --ca-file",

@@ -116,12 +116,14 @@ def headline(
     other actions by a person.
     """
     if back:
-        return title("roll back {}: {}".format(*_in_short(back)))
+        back_names, back_changes = _in_short(back)
+        return title(f"roll back {back_names}: {back_changes}")
     if not apps:
         return title(subject)
     names, changes = _in_short(apps)
     kind = kind_of(command)
-    if kind.writes and not kind.by_hand:
+    is_automatic_update = kind.writes and not kind.by_hand
+    if is_automatic_update:
         return title(f"{names}: {changes}")
     if subject.endswith(f" {names}"):
         return title(f"{subject}: {changes}")
@@ -129,21 +131,34 @@ def headline(
 
 
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return the Applications and their changes, in a few words each."""
+    """Return the Applications and their changes, in a few words each: `web`, and
+    `ghcr.io/acme/web 1.0.0 → 1.1.0`.
+    """
     names = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [change for app in apps for change in app.changes]
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return names, _each_in_short(list(images))
-    old_versions = {(change.old_tag, change.old_digest) for change in changes}
-    # the old version is not shown if there are several
-    old_tag, old_digest = old_versions.pop() if len(old_versions) == 1 else ("", "")
+    return names, _one_in_short(changes)
+
+
+def _one_in_short(changes: Sequence[Change]) -> str:
+    """Return the image, the old version, and the new version. All changes are to the same image and
+    version.
+    """
+    image_name = changes[0].image.name
     new_tag, new_digest = _version(changes[0])
+    old_versions = {(change.old_tag, change.old_digest) for change in changes}
+    if len(old_versions) == 1:
+        old_tag, old_digest = old_versions.pop()
+    else:  # the old version is not shown if there are several
+        old_tag = ""
+        old_digest = ""
+
     only_digest_changes = not new_tag or old_tag == new_tag
     old = _tag_or_digest(old_tag, old_digest, both=only_digest_changes)
     new = _tag_or_digest(new_tag, new_digest, both=only_digest_changes)
-    words = (changes[0].image.name, old, "→", new)
-    return names, " ".join(filter(None, words))
+    return " ".join(filter(None, (image_name, old, "→", new)))
 
 
 def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
@@ -156,29 +171,32 @@ def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
-    """Return the new version of each image, as far as it fits in a title: after a squash merge, the
-    base's history has no other record.
+    """Return the new version of each image (name, tag, digest), as far as it fits in a title: after
+    a squash merge, the base's history has no other record.
     """
-    versions = [
-        f"{name.rpartition('/')[2]} {tag or digest[:SHOWN_DIGEST]}" for name, tag, digest in images
-    ]
+    versions = []
+    for name, tag, digest in images:
+        last_part = name.rpartition("/")[2]
+        versions.append(f"{last_part} {tag or digest[:SHOWN_DIGEST]}")
+
     shown = versions[:1]
     for version in versions[1:]:
         if sum(map(len, shown)) + len(version) > ROOM_FOR_IMAGES:
             break
         shown.append(version)
     omitted = len(versions) - len(shown)
-    return ", ".join(shown) + (f" and {counted(omitted, 'more image')}" if omitted else "")
+    text = ", ".join(shown)
+    return f"{text} and {counted(omitted, 'more image')}" if omitted else text
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """Return the subject, and the text after it without trailers."""
-    subject, _, rest = message.strip().partition("\n")
-    blocks = rest.strip("\n").split("\n\n")
-    last_lines = blocks[-1].strip().split("\n")
+    """Return a commit message's subject, and the text after it without trailers."""
+    subject, _, text = message.strip().partition("\n")
+    paragraphs = text.strip("\n").split("\n\n")
+    last_lines = paragraphs[-1].strip().split("\n")
     if all(TRAILER.fullmatch(line) for line in last_lines):
-        blocks.pop()
-    return subject.strip(), "\n\n".join(blocks).strip()
+        paragraphs.pop()
+    return subject.strip(), "\n\n".join(paragraphs).strip()
 
 
 def body(content: Content, forge: str = "") -> str:
@@ -193,17 +211,14 @@ def body(content: Content, forge: str = "") -> str:
     end = mark.format(END, ABOUT[END])
     if content.commit:
         end = f"{mark.format(DESCRIBED, content.commit)}\n{end}"
+
     rows = _change_rows(content.apps)
     heading = ""
     if rows:
         heading = f"### Image Update: {counted(len(rows), 'change')} for {code(content.base)}"
     rows_have_source = any(row.source for row in rows)
-    pages = (
-        ("Built from", "" if rows_have_source else content.source, ""),
-        ("Pipeline run:", content.run, ""),
-        ("Changes:", content.compare, "compare"),
-    )
-    links = " · ".join(f"{label} {link(url, name)}" for label, url, name in pages if url)
+    links = _links(content, with_source=not rows_have_source)
+
     # The marks, the heading, and the links always fit. The table comes first for the remaining
     # room, then the author's text, and then every other part that fits as a whole.
     room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
@@ -217,8 +232,23 @@ def body(content: Content, forge: str = "") -> str:
         if needed <= room:
             room -= needed
             fitting.append(part)
+
     parts = (begin, heading, table, text, links, *fitting, end)
     return SEPARATOR.join(filter(None, parts)) + "\n"
+
+
+def _links(content: Content, *, with_source: bool) -> str:
+    """Return the links for the reader on one line: the source commit, the pipeline's run, and the
+    changes.
+    """
+    links = []
+    if content.source and with_source:
+        links.append(f"Built from {link(content.source)}")
+    if content.run:
+        links.append(f"Pipeline run: {link(content.run)}")
+    if content.compare:
+        links.append(f"Changes: {link(content.compare, 'compare')}")
+    return " · ".join(links)
 
 
 def closed_body(found: Proposed, because: str) -> str:
@@ -228,7 +258,7 @@ def closed_body(found: Proposed, because: str) -> str:
     reason = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
     begin = mark.format(BEGIN, ABOUT[BEGIN])
     end = mark.format(END, ABOUT[END])
-    return beside(found.body, SEPARATOR.join((begin, reason, end)))
+    return with_our_part(found.body, SEPARATOR.join((begin, reason, end)))
 
 
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
@@ -240,31 +270,37 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
-            image = change.image.name
-            old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
-            new = "@".join(filter(None, _version(change)))
-            why = change.why
-            if change.promoted_from:
-                why = f"{why}, promoted from {change.promoted_from}"
-            build = change.build
-            source = code(build.commit[:12])
-            if build.commit and build.repository.startswith(("https://", "http://")):
-                source = link(f"{build.repository}/commit/{build.commit}")
-            earlier_row = rows.get((name, image, old, new))
-            earlier_files = earlier_row.file if earlier_row else ""
-            files = dict.fromkeys(filter(None, (earlier_files, change.file)))
-            rows[name, image, old, new] = Row(
-                decision="",
-                application=name,
-                image=image,
-                old=old,
-                new=new,
-                why=why,
-                source=source,
-                file=", ".join(files),
-                proof=change.proof,
-            )
+            row = _change_row(name, change)
+            key = (name, row.image, row.old, row.new)
+            if key in rows:
+                files = dict.fromkeys(filter(None, (rows[key].file, row.file)))
+                row = row._replace(file=", ".join(files))
+            rows[key] = row
     return list(rows.values())
+
+
+def _change_row(application: str, change: Change) -> Row:
+    """Return the row for one change to one file."""
+    old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
+    new = "@".join(filter(None, _version(change)))
+    why = change.why
+    if change.promoted_from:
+        why = f"{why}, promoted from {change.promoted_from}"
+    build = change.build
+    source = code(build.commit[:12])
+    if build.commit and build.repository.startswith(("https://", "http://")):
+        source = link(f"{build.repository}/commit/{build.commit}")
+    return Row(
+        decision="",
+        application=application,
+        image=change.image.name,
+        old=old,
+        new=new,
+        why=why,
+        source=source,
+        file=change.file,
+        proof=change.proof,
+    )
 
 
 def _version(change: Change) -> tuple[str, str]:
@@ -272,14 +308,17 @@ def _version(change: Change) -> tuple[str, str]:
 
 
 def _fenced(text: str, room: int) -> str:
-    """Return the author's text in a fenced block that the text cannot close."""
+    """Return the author's text in a fenced block that the text cannot close, with at most `room`
+    characters. If there is not enough room, the text is truncated or, in the end, omitted.
+    """
     # a break after the first character, so that the text cannot contain our marks
-    without_comments = COMMENT.sub(lambda found: found[0][0] + BREAK + found[0][1:], text.strip())
+    without_comments = COMMENT.sub(lambda match: match[0][0] + BREAK + match[0][1:], text.strip())
     shown = _without_mentions(without_comments)
     if not shown:
         return ""
-    longest_run = max((len(run) for run in FENCE.findall(shown)), default=2)
-    fence = "`" * (1 + longest_run)
+    backtick_runs = FENCE.findall(shown)
+    longest_run = max(map(len, backtick_runs), default=2)
+    fence = "`" * (longest_run + 1)
     room_inside = room - 2 * len(fence) - 10
     if room_inside < 40:  # not enough room for anything useful
         return ""
@@ -317,7 +356,7 @@ def split(text: str) -> tuple[str, str, str]:
     return text[:start], text[start:end], text[end:]
 
 
-def beside(text: str, ours: str) -> str:
+def with_our_part(text: str, ours: str) -> str:
     """Return a body with this part instead of our earlier part, or at its end."""
     before, known, after = split(text)
     if not known and before.strip():
@@ -331,12 +370,15 @@ def with_mark(text: str, name: str, value: str) -> str:
     """Return a body with our mark set to this value. Without a value, remove the mark."""
     before, ours, after = split(text)
     mark = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
-    lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
+    other_lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
     if value:
-        has_end = lines and f"{END}: " in lines[-1]
-        before_end = len(lines) - 1 if has_end else len(lines)
-        lines.insert(before_end, mark.format(name, value))
-    return before + "\n".join(lines) + after
+        new_line = mark.format(name, value)
+        has_end = bool(other_lines) and f"{END}: " in other_lines[-1]
+        if has_end:
+            other_lines.insert(-1, new_line)
+        else:
+            other_lines.append(new_line)
+    return before + "\n".join(other_lines) + after
 
 
 def renamed(found: Proposed) -> bool:
@@ -358,31 +400,30 @@ def wish(kind: str, name: str = "") -> str:
 
 def wishes(proposal: Proposal) -> frozenset[str]:
     """Return the keys of everything that a request should have."""
-    kinds = (
-        ("label", proposal.labels),
-        ("reviewer", proposal.reviewers),
-        ("assignee", proposal.assignees),
-    )
-    keys = [wish(kind, name) for kind, names in kinds for name in names]
-    return frozenset([*keys, wish("auto-merge")] if proposal.auto_merge else keys)
+    keys = [wish("label", name) for name in proposal.labels]
+    keys += [wish("reviewer", name) for name in proposal.reviewers]
+    keys += [wish("assignee", name) for name in proposal.assignees]
+    if proposal.auto_merge:
+        keys.append(wish("auto-merge"))
+    return frozenset(keys)
 
 
-def settled(text: str) -> frozenset[str]:
+def applied_wishes(text: str) -> frozenset[str]:
     """Return the keys of everything that runs have set on the request with this body."""
     keys = value_of(text, SETTLED, "[0-9a-f]+")
     return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
-def with_settled(text: str, keys: frozenset[str]) -> str:
+def with_applied_wishes(text: str, keys: frozenset[str]) -> str:
     """Return the body with a mark for everything that is set."""
     return with_mark(text, SETTLED, "".join(sorted(keys)))
 
 
 def lacking(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with only the labels and people still to be set on the request with this
-    body.
+    """Return the proposal with only the labels, people, and auto-merge still to be set on the
+    request with this body.
     """
-    set_before = settled(text)
+    set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
         return tuple(name for name in names if wish(kind, name) not in set_before)
@@ -399,31 +440,46 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
 def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
-    People's changes to the title and body of the open request `current` are kept. Our part of the
-    body is truncated, but not its marks.
+    People's changes to the title and body of the open request `current` are kept.
     """
-    title = proposal.title
-    # Gitea 1.26 counts columns (two for a wide character), and silently truncates longer titles.
-    column_ends = list(accumulate(2 if east_asian_width(letter) in "WF" else 1 for letter in title))
-    if column_ends and column_ends[-1] > LONGEST_TITLE:
-        title = f"{title[: bisect_right(column_ends, LONGEST_TITLE - 1)]}…"
+    title = _fitting_title(proposal.title)
     title_mark = digest(title)
     if current and renamed(current):
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
     if current:
-        body = beside(current.body, with_settled(body, settled(current.body)))
+        body = with_our_part(current.body, with_applied_wishes(body, applied_wishes(current.body)))
+    return replace(proposal, title=title, body=_fitting_body(body, longest))
+
+
+def _fitting_body(body: str, longest: int) -> str:
+    """Return the body with at most `longest` characters: our part is truncated, but not its marks,
+    which are at its end.
+    """
     excess = len(body) - longest
-    if excess > 0:
-        before, ours, after = split(body)
-        text, _, marks = ours.rpartition(SEPARATOR)
-        kept = max(0, len(text) - excess - len("\n…"))
-        body = f"{before}{text[:kept]}\n…{SEPARATOR}{marks}{after}"
-    return replace(proposal, title=title, body=body)
+    if excess <= 0:
+        return body
+    before, ours, after = split(body)
+    text, _, marks = ours.rpartition(SEPARATOR)
+    kept_length = max(0, len(text) - excess - len("\n…"))
+    return f"{before}{text[:kept_length]}\n…{SEPARATOR}{marks}{after}"
 
 
-def same(found: Proposed, proposal: Proposal) -> bool:
+def _fitting_title(title: str) -> str:
+    """Return the title, truncated to the forges' limit.
+
+    Gitea 1.26 counts columns (two for a wide character), and silently truncates longer titles.
+    """
+    widths = [2 if east_asian_width(character) in "WF" else 1 for character in title]
+    if sum(widths) <= LONGEST_TITLE:
+        return title
+    column_ends = list(accumulate(widths))
+    fitting = bisect_right(column_ends, LONGEST_TITLE - 1)  # with one column for the ellipsis
+    return f"{title[:fitting]}…"
+
+
+def has_same_text(found: Proposed, proposal: Proposal) -> bool:
     """Return whether the request already has this text.
 
     Forges change line endings and drop trailing whitespace.

@@ -29,7 +29,9 @@ def listed(response: object, *keys: str) -> list[Mapping[str, Any]]:
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether rulesets leave the branch open. `rules`: the rules that apply to its name."""
-    return not {dig(rule, "type") for rule in rules} >= NEEDED_ON_GITHUB
+    types = {dig(rule, "type") for rule in rules}
+    is_protected = types >= NEEDED_ON_GITHUB
+    return not is_protected
 
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
@@ -78,15 +80,16 @@ def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
     """Return whether no access control list of the branch's folder denies anyone permission to
     contribute.
     """
-    for rights in lists:
-        if rights.get("inheritPermissions") is False:
+    for access_list in lists:
+        if access_list.get("inheritPermissions") is False:
             return False
-        entries = rights.get("acesDictionary")
-        if isinstance(entries, dict):
-            for entry in entries.values():
-                denied = entry.get("deny") if isinstance(entry, dict) else None
-                if isinstance(denied, int) and denied & _AZURE_CONTRIBUTE:
-                    return False
+        entries = access_list.get("acesDictionary")
+        if not isinstance(entries, dict):
+            continue
+        for entry in entries.values():
+            denied_permissions = value_at(entry, "deny")  # a bit for each permission
+            if isinstance(denied_permissions, int) and denied_permissions & _AZURE_CONTRIBUTE:
+                return False
     return True
 
 
@@ -112,12 +115,12 @@ def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
 
     `**` matches slashes, and `*` only if `across` is true.
     """
-    expression = ""
+    regex = ""
     for part in re.split(r"(\*+)", pattern[:500]):
         if part == "*" and not across:
-            expression += "[^/]*"
+            regex += "[^/]*"
         elif part.startswith("*"):
-            expression += ".*"
+            regex += ".*"
         else:
-            expression += re.escape(part)
-    return re.fullmatch(expression, name) is not None
+            regex += re.escape(part)
+    return re.fullmatch(regex, name) is not None

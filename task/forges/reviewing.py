@@ -61,30 +61,23 @@ def _list_with_heading(heading: str, items: Sequence[str]) -> str:
     """Return a Markdown list of at most `MOST_RANGES` items, or "" for no items."""
     if not items:
         return ""
+    lines = [heading, ""]
+    lines += [f"- {item}" for item in items[:MOST_RANGES]]
     omitted = len(items) - MOST_RANGES
-    more = [f"- and {omitted} more"] if omitted > 0 else []
-    return "\n".join([heading, "", *(f"- {item}" for item in items[:MOST_RANGES]), *more])
+    if omitted > 0:
+        lines.append(f"- and {omitted} more")
+    return "\n".join(lines)
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
     """Return how to undo the changes after the merge: with `rollback`, which also sets a hold, or
     with a revert.
 
-    If there was no earlier version, only the revert can undo the change. Each command includes its
-    image, because the Application may have other images that do not change.
+    If there was no earlier version, only the revert can undo the change.
     """
     if not apps:
         return ""
-    commands: list[str] = []
-    for app in apps:
-        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
-        for change in app.changes:
-            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
-            alias = ["--alias", change.alias] if change.alias else []
-            words = [name, *alias, "--to", old]
-            if all(_WORD.fullmatch(word.removeprefix("--")) for word in words):
-                commands.append(f"image-update rollback {' '.join(words)}")
-    commands = list(dict.fromkeys(commands))
+    commands = _rollback_commands(apps)
     revert = "revert the merge: that restores the old version until a newer build arrives."
     if not commands:
         return f"**To undo this after the merge**, {revert}"
@@ -104,13 +97,31 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     )
 
 
+def _rollback_commands(apps: Sequence[AppChanges]) -> list[str]:
+    """Return the commands that restore the old versions, without duplicates.
+
+    Each command includes its image, because the Application may have other images that do not
+    change. A command with words that a shell may interpret is omitted.
+    """
+    commands: list[str] = []
+    for app in apps:
+        name = f"{app.namespace}/{app.name}" if app.namespace else app.name
+        for change in app.changes:
+            old = "@".join(filter(None, (change.old_tag, change.old_digest)))
+            alias = ["--alias", change.alias] if change.alias else []
+            words = [name, *alias, "--to", old]
+            are_plain = all(_WORD.fullmatch(word.removeprefix("--")) for word in words)
+            if are_plain:
+                commands.append(f"image-update rollback {' '.join(words)}")
+    return list(dict.fromkeys(commands))
+
+
 def _page_of(source_range: SourceRange, page: RangePage) -> str:
     """Return the page that compares the two builds' commits, or "" if they cannot be compared."""
     old = source_range.old
     new = source_range.new
-    if not (_COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)):
-        return ""
-    if old.commit == new.commit:
+    are_known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
+    if not are_known or old.commit == new.commit:
         return ""
     if not old.repository or not _one_repository(old, new):
         return ""

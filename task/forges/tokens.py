@@ -43,15 +43,16 @@ class Tokens:
         self._user = user
         self._logins = logins
         self._environ = environ
-        self._secret = _sound(environ.get(VARIABLE, ""), VARIABLE)
+        self._has_forge_url = forge is not None and forge.root != ""
+        self._scope = _token_scope(forge, scope, environ)
+
+        self._secret = _checked_token(environ.get(VARIABLE, ""), VARIABLE)
         self._source = VARIABLE
         if self._secret and file:
             raise UsageError(f"{VARIABLE} and {OPTION} are both set", hint="set only one of them")
         if file:
-            self._secret = _read(file)
+            self._secret = _read_token(file)
             self._source = OPTION
-        self._scope = _token_scope(forge, scope, environ)
-        self._named = bool(forge and forge.root)
         if self._secret and not self._scope:
             raise UsageError(
                 f"{self._source}: a token is set, but not the Git host it is for",
@@ -63,48 +64,56 @@ class Tokens:
 
         A token set by the user is often only valid for the repository that is written to.
         """
-        return self._of_ci(place) or self.of(place, what)
+        return self._ci_job_token(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
         """Return the token for the API at that address. `what` is the action that requires it.
 
         Raises `CredentialsError` if there is none.
         """
-        in_scope = any(covers(prefix, place.web) for prefix in self._scope)
-        if self._secret and in_scope:
+        if self._secret and self._in_scope(place):
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
                 # Bitbucket Cloud's API requires the email address where git requires a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
-        ci_token = self._of_ci(place)
+        ci_token = self._ci_job_token(place)
         if ci_token:
             return ci_token
+        raise self._no_token(place, what)
+
+    def _in_scope(self, place: ForgeAddress) -> bool:
+        """Return whether the token set by the user may be sent to that address."""
+        return any(covers(prefix, place.web) for prefix in self._scope)
+
+    def _no_token(self, place: ForgeAddress, what: str) -> CredentialsError:
+        """Return the error for an address without a token, with the options that would set one."""
         address = origin(place.web)
-        allow = f"--git-credentials-url {address}/"
-        if self._named:
-            allow = f"--forge {place.forge}={address}"
+        scope_option = f"--git-credentials-url {address}/"
+        if self._has_forge_url:
+            scope_option = f"--forge {place.forge}={address}"
+
         if self._secret:
             scope = " and ".join(self._scope)
-            message = (
-                f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}"
+            return CredentialsError(
+                f"the API token ({self._source}) was not sent to {place.host}: it is for {scope}",
+                hint=f"if this Git host is allowed to receive the token, pass {scope_option}",
             )
-            raise CredentialsError(
-                message, hint=f"if this Git host is allowed to receive the token, pass {allow}"
-            )
-        hint = f"set {VARIABLE} or pass {OPTION}"
-        if not in_scope:
-            hint = f"{hint}, and {allow}"
-        raise CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
-    def _of_ci(self, place: ForgeAddress) -> ForgeToken | None:
+        hint = f"set {VARIABLE} or pass {OPTION}"
+        if not self._in_scope(place):
+            hint = f"{hint}, and {scope_option}"
+        return CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
+
+    def _ci_job_token(self, place: ForgeAddress) -> ForgeToken | None:
         """Return the CI job's own token, or None if there is none for this address."""
         for system in SYSTEMS:
             if not system.token:
                 continue
-            name, server = system.token
-            secret = _sound(self._environ.get(name, ""), name)
-            if secret and covers(self._environ.get(server, ""), place.web):
+            token_variable, server_variable = system.token
+            secret = _checked_token(self._environ.get(token_variable, ""), token_variable)
+            server = self._environ.get(server_variable, "")
+            if secret and covers(server, place.web):
                 return ForgeToken(secret)
         return None
 
@@ -125,16 +134,18 @@ def covers(prefix: str, web: str) -> bool:
 
 def _token_scope(
     forge: Known | None,
-    given: tuple[str, ...],
+    credential_urls: tuple[str, ...],
     environ: Mapping[str, str],
 ) -> tuple[str, ...]:
-    """Return the address in `--forge`, else the URLs for Git's credentials,
-    else the CI system's own server. Without any of them, the scope is empty.
+    """Return the web addresses that the token set by the user may be sent to.
+
+    This is the address in `--forge`, else the URLs for Git's credentials, else the CI system's own
+    server. Without any of them, the scope is empty.
     """
     if forge is not None and forge.root:
         return (forge.root,)
-    if given:
-        return given
+    if credential_urls:
+        return credential_urls
     if forge is not None:
         return tuple(f"https://{host}" for host in FORGES[forge.forge].hosts)
     return tuple(servers_of(environ).values())
@@ -158,7 +169,7 @@ def _unreadable(path: str, error: OSError) -> UsageError:
     )
 
 
-def _read(path: str) -> Secret:
+def _read_token(path: str) -> Secret:
     """Return the token in a file. Raises `UsageError`."""
     try:
         text = read_text(path)
@@ -168,11 +179,11 @@ def _read(path: str) -> Secret:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():
         raise UsageError(f"{OPTION}: {path!r} is empty", hint="put only the token in the file")
-    return _sound(text, f"{OPTION} {path!r}")
+    return _checked_token(text, f"{OPTION} {path!r}")
 
 
-def _sound(text: str, where: str) -> Secret:
-    """Return the token.
+def _checked_token(text: str, where: str) -> Secret:
+    """Return the token in a variable or file. `where` is its name, for messages.
 
     Raises `UsageError` unless it is one line of printable ASCII, because it goes into a header.
     """

@@ -81,29 +81,29 @@ class RegistryApi:
         path: str,
         login: RegistryLogin | None = None,
         accept: str = "",
-        also: tuple[int, ...] = (),
+        expected: tuple[int, ...] = (),
     ) -> Response:
-        """Return the response for `/v2/<repository><path>` if its status is 200, 404, or in `also`.
+        """Return the response for `/v2/<repository><path>`, if its status is 200, 404, or in
+        `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
         response. A registry that could not be reached gets no requests for a while.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
-        sent_login = self._authorized(repository, login)
+        sent_login = self._login_headers(repository, login)
         answer = self._send(method, url, {**headers, **sent_login})
-        if answer.status == 401:
+
+        if answer.status == 401:  # the response says which credentials the registry accepts
             offered = challenges(answer.headers.get("WWW-Authenticate", ""))
-            self._challenges = offered or self._challenges
-            token = self._tokens.get((repository, login))
-            # The token may have expired early. If it is not the token that was sent, another thread
-            # has already renewed it.
-            if token is not None and sent_login == bearer(token.text):
-                self._tokens.pop((repository, login), None)
-            new_login = self._authorized(repository, login)
+            if offered:
+                self._challenges = offered
+            self._drop_rejected_token(repository, login, sent_login)
+            new_login = self._login_headers(repository, login)
             if new_login and new_login != sent_login:
                 answer = self._send(method, url, {**headers, **new_login})
-        if answer.status in (200, 404, *also):
+
+        if answer.status in (200, 404, *expected):
             return answer
         error = refused(self.endpoint.name, repository, answer, login)
         if answer.status == 429:
@@ -126,7 +126,7 @@ class RegistryApi:
             shutdown.check()
             self._raise_if_down()
             try:
-                return self._answer(method, url, headers)
+                return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
                 problem = no_answer(self.endpoint.name, error)
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
@@ -145,21 +145,23 @@ class RegistryApi:
             self._next_start = start + 1 / self.endpoint.limit
         shutdown.sleep(start - now)
 
-    def _answer(self, method: str, url: str, headers: Headers) -> Response:
+    def _send_to_registry(self, method: str, url: str, headers: Headers) -> Response:
         """Send the request to the registry's URL that responded first, and return the response."""
         if self._http is None:
             with self._first_request:
                 self._raise_if_down()
                 if self._http is None:  # no other thread has sent it in the meantime
-                    return self._first_answer(method, url, headers)
+                    return self._send_first_request(method, url, headers)
         return self._http.ask(method, url, headers=headers)
 
     def _raise_if_down(self) -> None:
-        """Raise the recent error again."""
-        if self._down is not None and time.monotonic() < self._down[1]:
-            raise self._down[0]
+        """Raise the recent error again if the registry is still assumed to be down."""
+        if self._down is not None:
+            error, until = self._down
+            if time.monotonic() < until:
+                raise error
 
-    def _first_answer(self, method: str, url: str, headers: Headers) -> Response:
+    def _send_first_request(self, method: str, url: str, headers: Headers) -> Response:
         """Send the first request, which detects whether the registry uses https or http, and return
         the response.
 
@@ -176,16 +178,18 @@ class RegistryApi:
                 continue
             # nginx and Go's server return 400 for http on an https port. A registry's own 400
             # has a JSON body.
-            is_registrys_own = (
+            is_from_registry = (
                 "Docker-Distribution-Api-Version" in answer.headers
                 or answer.body.lstrip()[:1] == b"{"
             )
-            if answer.status == 400 and not is_registrys_own:
+            if answer.status == 400 and not is_from_registry:
                 continue
             self._http = http
             # these were not retried because of `again=False`
-            busy = answer.status == 429 or answer.status >= 500
-            return http.ask(method, url, headers=headers) if busy else answer
+            is_busy = answer.status == 429 or answer.status >= 500
+            return http.ask(method, url, headers=headers) if is_busy else answer
+
+        # There is only one URL, or none has responded.
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
@@ -204,23 +208,41 @@ class RegistryApi:
 
     # Logins
 
-    def _authorized(self, repository: str, login: RegistryLogin | None) -> Headers:
+    def _login_headers(self, repository: str, login: RegistryLogin | None) -> Headers:
         """Return the authentication headers for a repository, or {} if the registry has not
         requested credentials yet.
         """
-        requested = self._challenges  # the schemes that the registry accepts
-        by_token = "bearer" in requested
-        by_password = "basic" in requested
-        if login and login.token and (by_token or by_password):
+        accepted_schemes = self._challenges
+        challenge = accepted_schemes.get("bearer")
+        accepts_password = "basic" in accepted_schemes
+        if challenge is None and not accepts_password:
+            return {}
+        if login and login.token:
             return bearer(login.token)
-        if login and login.password and by_password:
-            realm = requested["bearer"].get("realm", "") if by_token else ""
-            may_fetch_token = by_token and trusts(self._base, realm, login)
+        # Prefer a token to the password itself, if the token server is allowed to get the password.
+        if login and login.password and accepts_password:
+            realm = challenge.get("realm", "") if challenge else ""
+            may_fetch_token = challenge is not None and trusts(self._base, realm, login)
             if not may_fetch_token:
                 return basic(login.username, login.password)
-        if by_token:
-            return bearer(self._token(requested["bearer"], repository, login))
-        return {}
+        if challenge is None:
+            return {}
+        return bearer(self._token(challenge, repository, login))
+
+    def _drop_rejected_token(
+        self,
+        repository: str,
+        login: RegistryLogin | None,
+        sent_login: Headers,
+    ) -> None:
+        """Drop the repository's token if it was sent and rejected. It may have expired early.
+
+        If it is not the token that was sent, another thread has already renewed it.
+        """
+        key = (repository, login)
+        token = self._tokens.get(key)
+        if token is not None and sent_login == bearer(token.text):
+            self._tokens.pop(key, None)
 
     def _token(
         self,
@@ -228,13 +250,17 @@ class RegistryApi:
         repository: str,
         login: RegistryLogin | None,
     ) -> Secret:
-        """Return the repository's token. Fetch it if it is not known or no longer valid."""
+        """Return the repository's token. Fetch it if it is not known or no longer valid.
+
+        `challenge` has the parameters from the registry's response: the URL of the token server
+        (`realm`), and its name for the registry (`service`).
+        """
         key = (repository, login)
         with self._lock:
             token_lock = self._token_locks.setdefault(key, Lock())
         with token_lock:  # a second thread gets the first thread's token
             token = self._tokens.get(key)
-            if token is None or not token.good:
+            if token is None or not token.is_valid:
                 realm = challenge.get("realm", "")
                 check_realm(self.endpoint.name, self._base, realm, login)
                 parameters = {
@@ -280,10 +306,14 @@ def refused(
     answer: Response,
     login: RegistryLogin | None,
 ) -> RegistryError:
-    """Return the error for a response that is not a success or "not found"."""
+    """Return the error for a response that is not a success or "not found".
+
+    `name` is the registry's name in image names.
+    """
     status = answer.status
     code = _code(answer)
     shown = f"{status} {code}" if code else str(status)
+
     if status == 429 or code == "TOOMANYREQUESTS":  # the code in OCI's specification
         seconds = retry_after(answer)
         wait = "" if seconds is None else f"; retry after {seconds:.0f} s"
@@ -298,6 +328,7 @@ def refused(
             f"registry {name} returned {shown} for {repository}",
             hint="check the host in the image name",
         )
+
     # Registries hide private repositories: a missing repository also returns 401 or 403. So the
     # messages mention both cases.
     if login is None:

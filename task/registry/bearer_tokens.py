@@ -43,7 +43,7 @@ HOW_TO_LOG_IN = (
     "set credentials: in Docker's config file (DOCKER_CONFIG), with --registry-username and"
     " --registry-password-file, or with the pull-secret annotation"
 )
-Lent = Callable[[str], Http]  # URL → the client for that server
+ClientFor = Callable[[str], Http]  # URL → the client for that server
 _PIECE = re.compile(
     r'[\s,]*([A-Za-z0-9!#$&^_`|~.+*%\'-]+)(?:\s*=\s*("(?:[^"\\]|\\.)*"|[^\s,"]*))?',
     re.ASCII,
@@ -73,7 +73,7 @@ class BearerToken:
     ends: float  # on the monotonic clock
 
     @property
-    def good(self) -> bool:
+    def is_valid(self) -> bool:
         """Whether the token is still valid."""
         return time.monotonic() < self.ends
 
@@ -82,7 +82,9 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
     """Return the parameters of each scheme in a `WWW-Authenticate` header. If a scheme is repeated,
     the first wins.
 
-    Names are in lowercase. Malformed parts are skipped.
+    `Bearer realm="https://a/token",service="a", Basic realm="b"` becomes
+    `{"bearer": {"realm": "https://a/token", "service": "a"}, "basic": {"realm": "b"}}`. Malformed
+    parts are skipped.
     """
     by_scheme: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}  # of the current scheme
@@ -101,23 +103,26 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry at `base` is not allowed to send us to this token
-    server.
+    """Raise `RegistryAccessError` if the registry at `base` is not allowed to send us to the token
+    server at the URL `realm`.
+
+    `name` is the registry's name in image names.
     """
     token_server = _host(realm)
+    is_encrypted = _encrypted_enough(base, realm)
     if login and not trusts(base, realm, login):
         problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
-        if _encrypted_enough(base, realm):
+        if is_encrypted:
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
                 f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
                 " file"
             )
-    elif not _encrypted_enough(base, realm):
+    elif not is_encrypted:
         problem = "that URL is not encrypted"
         hint = "configure the registry with an https token server"
-    elif not login and not may_be_asked(_host(base), token_server):
+    elif login is None and not may_be_asked(_host(base), token_server):
         problem = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:
@@ -150,31 +155,31 @@ def _host(url: str) -> str:
     return split(url).host.strip("[]")
 
 
-def may_get_login(registry: str, other: str) -> bool:
+def may_get_login(registry: str, token_server: str) -> bool:
     """Return whether a registry's credentials may be sent to a host that the user has not listed.
 
     Both are without ports. The registry itself and documented pairs are allowed. Otherwise, anyone
     who controls a registry's responses could set their own server as the realm, and get the
     credentials.
     """
-    if not other:
+    if not token_server:
         return False
-    if registry == other or _GITLAB.fullmatch(f"{registry} {other}"):
+    if registry == token_server or _GITLAB.fullmatch(f"{registry} {token_server}"):
         return True
-    return any(
-        re.fullmatch(registry_pattern, registry) and re.fullmatch(server_pattern, other)
-        for registry_pattern, server_pattern in _PAIRS
-    )
+    for registry_pattern, server_pattern in _PAIRS:
+        if re.fullmatch(registry_pattern, registry) and re.fullmatch(server_pattern, token_server):
+            return True
+    return False
 
 
-def may_be_asked(registry: str, other: str) -> bool:
+def may_be_asked(registry: str, token_server: str) -> bool:
     """Return whether a token server may be contacted at all: a public registry must not send us to
     an address in our network.
 
     Only IP addresses are checked. A name is only resolved when it is used.
     """
-    server_ip = _ip_address(other)
-    if registry == other or server_ip is None or server_ip.is_global:
+    server_ip = _ip_address(token_server)
+    if registry == token_server or server_ip is None or server_ip.is_global:
         return True
     # The token server has a private address, so the registry must have one, too.
     registry_ip = _ip_address(registry)
@@ -199,60 +204,71 @@ def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | No
             return ipaddress.IPv4Address(socket.inet_aton(host))
         except OSError:
             return None
-    return getattr(address, "ipv4_mapped", None) or address
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped:
+        return address.ipv4_mapped
+    return address
 
 
 def fetch(
-    lent: Lent,
+    client_for: ClientFor,
     realm: str,
     wanted: Mapping[str, str],
     login: RegistryLogin | None,
 ) -> BearerToken:
-    """Fetch a token for the `service` and `scope` in `wanted`.
+    """Fetch a token from the token server at the URL `realm`, for the `service` and `scope` in
+    `wanted`. `client_for` returns the client for a server.
 
-    Raises `RegistryError` and its subclasses.
-
-    Messages do not include the URL's query, because a registry may put anything in it.
+    Raises `RegistryError` and its subclasses. Messages do not include the URL's query, because a
+    registry may put anything in it.
     """
-    server = origin(realm)
     parameters = {key: value for key, value in wanted.items() if value}
     try:
-        answer = _ask(lent(realm), realm, parameters, login)
+        answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
+
+    server = origin(realm)
     if answer.status >= 400:
         raise _refused(server, answer.status, login)
+    token = _token_in(answer)
+    if token is None:
+        raise RegistryError(
+            f"{server} did not return a token",
+            hint="check the registry's address and its token server",
+        )
+    return token
+
+
+def _token_in(answer: Response) -> BearerToken | None:
+    """Return the token in a token server's response, or None if there is none."""
     try:
         data: Any = answer.json()
         # `access_token` is OAuth2's name, and ACR only returns that
         text = data.get("token") or data.get("access_token")
         lifetime = float(data.get("expires_in") or _SHORTEST)
     except (ValueError, TypeError, AttributeError, OverflowError):
-        text = None
-        lifetime = 0.0
+        return None
     if not _is_token(text):
-        raise RegistryError(
-            f"{server} did not return a token",
-            hint="check the registry's address and its token server",
-        )
-    return BearerToken(Secret(text), time.monotonic() + max(lifetime, _SHORTEST) - _LEEWAY)
+        return None
+    ends = time.monotonic() + max(lifetime, _SHORTEST) - _LEEWAY
+    return BearerToken(Secret(text), ends)
 
 
-def _refused(place: str, status: int, login: RegistryLogin | None) -> RegistryError:
+def _refused(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
     """Return the error for a token server that does not return a token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
-            f"{place} did not issue a token: it returned {status}",
+            f"{server} did not issue a token: it returned {status}",
             hint="run it again",
         )
     if login:
         return RegistryAccessError(
-            f"{place} does not accept the credentials ({status})",
+            f"{server} does not accept the credentials ({status})",
             hint=f"update the credentials (they are from {login.origin})",
         )
     return RegistryAccessError(
-        f"{place} requires credentials to issue a token ({status})",
+        f"{server} requires credentials to issue a token ({status})",
         hint=HOW_TO_LOG_IN,
     )
 
@@ -271,9 +287,7 @@ def _ask(
     login: RegistryLogin | None,
 ) -> Response:
     """Request a token: with the refresh token if the login has one, else with the password."""
-    refresh_token = login.identity if login else Secret("")
-    if login and not refresh_token and login.username in _REFRESHED:
-        refresh_token = login.password
+    refresh_token = _refresh_token_of(login)
     if refresh_token:
         form = {
             "grant_type": "refresh_token",
@@ -284,13 +298,19 @@ def _ask(
         answer = http.ask("POST", realm, data=form, again=True)
         # A token server that does not support the exchange may still accept the refresh token as a
         # password.
-        exchange_refused = answer.status in (400, 401, 404, 405)
-        try_as_password = exchange_refused and login and login.password
-        if not try_as_password:
+        was_refused = answer.status in (400, 401, 404, 405)
+        has_password = login is not None and bool(login.password)
+        if not was_refused or not has_password:
             return answer
-    return http.ask(
-        "GET",
-        realm,
-        params=wanted,
-        headers=basic(login.username, login.password) if login else {},
-    )
+
+    headers = basic(login.username, login.password) if login else {}
+    return http.ask("GET", realm, params=wanted, headers=headers)
+
+
+def _refresh_token_of(login: RegistryLogin | None) -> Secret:
+    """Return the token that is exchanged for a bearer token. It is empty if there is none."""
+    if login is None:
+        return Secret("")
+    if login.username in _REFRESHED and not login.identity:
+        return login.password
+    return login.identity

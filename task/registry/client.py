@@ -61,22 +61,26 @@ class Registry:
         has an `error`, a `RegistryError` or a subclass. `platforms` are all of an image's
         platforms. `created` and `labels` are from its newest wanted member.
         """
-        groups: dict[tuple[object, ...], list[Question]] = {}
+        by_subject: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
-            groups.setdefault(self._subject(question), []).append(question)
-        answers: dict[Question, Answer] = {}
+            by_subject.setdefault(self._subject(question), []).append(question)
+        groups = list(by_subject.values())
 
         # Each registry has its own limit on simultaneous requests, so each registry gets some
         # threads.
-        hosts = {group[0].image.registry for group in groups.values()}
-        most = min(_MOST_THREADS, AT_ONCE * len(hosts))
-        in_threads(lambda group: self._answer_group(group, answers), list(groups.values()), most)
+        hosts = {group[0].image.registry for group in groups}
+        thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))
+        answers: dict[Question, Answer] = {}
+        in_threads(lambda group: self._answer_group(group, answers), groups, thread_count)
         shutdown.check()  # after a signal, answers are errors
         self._save()
         return {question: answers[question] for question in questions}
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
-        """Return the image's repository, with its credentials."""
+        """Return the image's repository, with its credentials.
+
+        `secret` is the image's `pull-secret` annotation, if any, and `namespace` the Application's.
+        """
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
         # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
@@ -88,12 +92,14 @@ class Registry:
             login = self._logins.of_conf(conf.credentials, conf.credsexpire, host, name)
         else:
             login = self._logins.of_host(host, name)
-        key = (f"{url}/{name}", login)
+
+        repository_url = f"{url}/{name}"
+        key = (repository_url, login)
         with self._lock:
             if endpoint not in self._apis:
                 self._apis[endpoint] = RegistryApi(endpoint, self._log, self._limits)
             if key not in self._repositories:
-                memory = AnswerCache(self._cache_dir, key[0])
+                memory = AnswerCache(self._cache_dir, repository_url)
                 self._repositories[key] = ImageRepository(self._apis[endpoint], name, login, memory)
             return self._repositories[key]
 
@@ -125,20 +131,14 @@ class Registry:
         missing = facts - known_facts
         if answer.exists and missing:
             new_answer = self._query(questions[0], tuple(sorted(missing)))
-            if new_answer.exists and not new_answer.error:
-                new_facts = {
-                    fact: getattr(new_answer, fact) for fact in missing if fact != "exists"
-                }
-                answer = replace(answer, **new_facts)
-            else:
-                answer = new_answer
+            answer = _with_facts_from(new_answer, answer, missing)
             if answer.error is None:  # an error may be transient, so the next query retries
                 self._answers[subject] = (known_facts | facts, answer)
         for question in questions:
             answers[question] = _part_of_answer(answer, question)
 
     def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
-        """Query the registry for these facts."""
+        """Query the registry for these facts about the question's image."""
         image = question.image
         if image.digest and set(facts) <= {"digest"}:
             return Answer(digest=image.digest)
@@ -153,6 +153,17 @@ class Registry:
     def _save(self) -> None:
         for repository in tuple(self._repositories.values()):
             repository.memory.save()
+
+
+def _with_facts_from(new_answer: Answer, answer: Answer, facts: Collection[str]) -> Answer:
+    """Return the earlier answer with these facts from the new answer.
+
+    If the new answer is an error, or the image does not exist, return the new answer instead.
+    """
+    if new_answer.error or not new_answer.exists:
+        return new_answer
+    new_facts = {fact: getattr(new_answer, fact) for fact in facts if fact != "exists"}
+    return replace(answer, **new_facts)
 
 
 def _part_of_answer(answer: Answer, question: Question) -> Answer:

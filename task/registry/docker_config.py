@@ -53,42 +53,57 @@ class DockerConfig:
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """Parse a config file, or its older form without `auths`. Raises `Malformed`."""
+    """Parse a config file, or its older form without `auths`. Raises `Malformed`.
+
+    `origin` is where the file is from, for messages about its logins.
+    """
     try:
         data = parsed_json(text.removeprefix("\ufeff"))
     except ValueError:
         raise Malformed("is not JSON", _HINT) from None
     if not isinstance(data, dict):
         raise Malformed("is not a JSON object", _HINT)
-    # In a `.dockercfg`, the older form, the hosts are the keys.
-    has_entries = any(isinstance(entry, dict) and "auth" in entry for entry in data.values())
-    is_older_form = "auths" not in data and has_entries
-    auths = data if is_older_form else data.get("auths")
-    logins = {
-        normal(key): _login(key, entry, origin) for key, entry in _mapping(auths, "auths").items()
-    }
+
+    auths = _mapping(_auths_in(data), "auths")
+    logins = {normal(key): _login(key, entry, origin) for key, entry in auths.items()}
     helpers = _mapping(data.get("credHelpers"), "credHelpers")
     store = data.get("credsStore") or ""
-    if not all(isinstance(name, str) for name in (*helpers.values(), store)):
-        raise Malformed("has a credential helper that is not a string")
+    for helper_name in (*helpers.values(), store):
+        if not isinstance(helper_name, str):
+            raise Malformed("has a credential helper that is not a string")
     return DockerConfig(
-        _with_hosts(logins),
-        {normal(key): name for key, name in helpers.items() if name},
-        store,
+        logins=_with_hosts(logins),
+        helpers={normal(key): name for key, name in helpers.items() if name},
+        store=store,
     )
 
 
+def _auths_in(data: Mapping[str, Any]) -> Any:
+    """Return the part of a config file with the logins.
+
+    In a `.dockercfg`, the older form, this is the whole file: the hosts are its keys.
+    """
+    if "auths" not in data:
+        for entry in data.values():
+            if isinstance(entry, dict) and "auth" in entry:
+                return data
+    return data.get("auths")
+
+
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins, each with the hosts of all keys with the same login."""
-    keys: dict[RegistryLogin, list[str]] = {}
+    """Return the logins, each with the hosts of all keys with the same login. Keys without a login
+    are omitted.
+    """
+    keys_of: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
         if login is not None:
-            keys.setdefault(login, []).append(key)
-    found: dict[str, RegistryLogin] = {}
-    for login, its_keys in keys.items():
-        login_with_hosts = replace(login, hosts=hosts_of(its_keys))
-        found |= dict.fromkeys(its_keys, login_with_hosts)
-    return found
+            keys_of.setdefault(login, []).append(key)
+
+    by_key: dict[str, RegistryLogin] = {}
+    for login, keys in keys_of.items():
+        login_with_hosts = replace(login, hosts=hosts_of(keys))
+        by_key |= dict.fromkeys(keys, login_with_hosts)
+    return by_key
 
 
 def normal(key: str) -> str:
@@ -119,7 +134,7 @@ def hosts_of(keys: Iterable[str]) -> frozenset[str]:
 
 
 def _covers(key: str, name: str) -> bool:
-    """Return whether a key is for the registry and repository `name`."""
+    """Return whether a key, `host[/path]`, is for the registry and repository `name`."""
     key_host, _, key_path = key.partition("/")
     host, _, path = name.partition("/")
     same_host = key_host == host
@@ -128,9 +143,9 @@ def _covers(key: str, name: str) -> bool:
         patterns = key_host.split(".")
         labels = host.split(".")
         same_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
-    if not same_host:
-        return False
-    return not key_path or f"{path}/".startswith(f"{key_path}/")
+    # a key with a path is for this path and everything below it
+    same_path = not key_path or f"{path}/".startswith(f"{key_path}/")
+    return same_host and same_path
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
@@ -145,16 +160,11 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     }
     if not all(isinstance(text, str) for text in texts.values()):
         raise Malformed(f"the entry for {normal(key)} contains a value that is not a string")
+
     user = texts["username"]
     password = texts["password"]
     if texts["auth"]:
-        auth = texts["auth"].strip()
-        padding = "=" * (-len(auth) % 4)  # base64 comes in groups of four, but some omit the "="
-        try:
-            text = b64decode(auth + padding, validate=True).decode()
-        except ValueError:
-            text = ""
-        user, colon, password = text.partition(":")
+        user, colon, password = _decoded_auth(texts["auth"]).partition(":")
         if not colon:
             raise Malformed(
                 f"the entry for {normal(key)}: auth is not base64-encoded user:password"
@@ -165,6 +175,16 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
     if not (password or identity or token):
         return None
     return RegistryLogin(user, Secret(password), identity, token, origin)
+
+
+def _decoded_auth(auth: str) -> str:
+    """Return the text in a base64-encoded `auth` value, or "" if it is not valid base64."""
+    auth = auth.strip()
+    padding = "=" * (-len(auth) % 4)  # base64 comes in groups of four, but some omit the "="
+    try:
+        return b64decode(auth + padding, validate=True).decode()
+    except ValueError:
+        return ""
 
 
 def _mapping(data: Any, what: str) -> Mapping[str, Any]:
@@ -184,6 +204,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     content = environ.get("DOCKER_AUTH_CONFIG", "").strip()
     if content:
         configs.append(_parsed(content, "variable DOCKER_AUTH_CONFIG"))
+
     read_files: set[str] = set()
     for path, set_by_user in _places(environ):
         real_path = os.path.realpath(path)
@@ -194,8 +215,13 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
         read_files.add(real_path)
-        hint = "make it readable, or set DOCKER_CONFIG"
-        text = text_of(path, "cannot read Docker's config", hint, RegistryAccessError, _LARGEST)
+        text = text_of(
+            path,
+            "cannot read Docker's config",
+            hint="make it readable, or set DOCKER_CONFIG",
+            error=RegistryAccessError,
+            most=_LARGEST,
+        )
         configs.append(_parsed(text, path))
     return tuple(configs)
 
@@ -215,14 +241,18 @@ def password_of(
             "--registry-password-file and IMAGE_UPDATE_REGISTRY_PASSWORD are both set",
             hint="set only one of them",
         )
-    password = variable
-    origin = "IMAGE_UPDATE_REGISTRY_PASSWORD"
     if password_file:
         origin = "--registry-password-file"
         password = text_of(password_file, f"{origin}: cannot read", most=_LARGEST).strip()
         if not password:
-            hint = "put the password or token in the file"
-            raise UsageError(f"--registry-password-file: {password_file!r} is empty", hint=hint)
+            raise UsageError(
+                f"--registry-password-file: {password_file!r} is empty",
+                hint="put the password or token in the file",
+            )
+    else:
+        origin = "IMAGE_UPDATE_REGISTRY_PASSWORD"
+        password = variable
+
     if not username and not password:
         return None
     if not username or not password:
@@ -237,7 +267,7 @@ def password_of(
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield each path to check, and whether the user set it."""
+    """Yield the path of each possible config file, and whether the user set it."""
     auth_file = environ.get("REGISTRY_AUTH_FILE", "").strip()
     docker_config = environ.get("DOCKER_CONFIG", "").strip()
     home = environ.get("HOME", "").strip()
@@ -273,8 +303,10 @@ def text_of(
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:
-    """Return the content of a file, or raise the error: `what`, the path,
-    and why it cannot be read.
+    """Return the content of a file of at most `most` bytes.
+
+    If it cannot be read, raise an `error` whose message consists of `what`, the path, and the
+    reason.
     """
     try:
         return read_text(path, most)

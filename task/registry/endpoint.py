@@ -68,7 +68,9 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
-    data = documents[0] if documents and documents[0] is not None else {}
+    data = documents[0] if documents else None
+    if data is None:
+        data = {}
     if not isinstance(data, dict):
         raise Malformed("is not a mapping with a registries key")
     _refuse_unknown_keys(data, ("registries",), "it")
@@ -76,6 +78,8 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     if not isinstance(entries, list):
         raise Malformed("registries is not a list")
     registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
+
+    # these settings must not appear twice
     unique_settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
     unique_settings += ["default: true" for registry in registries if registry.default]
     for setting in unique_settings:
@@ -89,25 +93,25 @@ def find_registry(
     registry: str,
     repository: str,
     *,
-    written: bool,
+    has_registry: bool,
 ) -> RegistryConf | None:
     """Return the entry for an image, or None if there is none and the image is at
     `https://<registry>`.
 
     The exact prefix wins, then the longest matching prefix (AIU since v0.17). An image name without
-    a registry (not `written`) belongs to the entry with `default: true`, else to Docker Hub.
+    a registry (not `has_registry`) belongs to the entry with `default: true`, else to Docker Hub.
     """
-    if not written:
+    if not has_registry:
         for entry in entries:
             if entry.default:
                 return entry
-    at_hub = registry == "docker.io"
+
+    exact_prefixes = ("", HUB) if registry == HUB else (registry,)
+    exact = [entry for entry in entries if entry.prefix in exact_prefixes]
     name = f"{registry}/{repository}/"
-    exact = [
-        entry for entry in entries if entry.prefix == registry or (at_hub and not entry.prefix)
-    ]
     longer = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
-    return max(exact or longer, key=lambda entry: len(entry.prefix), default=None)
+    matching = exact or longer
+    return max(matching, key=lambda entry: len(entry.prefix), default=None)
 
 
 def duration(text: str) -> float:
@@ -131,6 +135,7 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
     _refuse_unknown_keys(data, (*_READ, "tagsortmode"), what)
     _refuse_sorting(data.get("tagsortmode"), what)
+
     values = {}
     for key, value in data.items():
         if key not in _READ:
@@ -140,11 +145,13 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
         text = value or ""
         if key != "ca_data":
             text = text.strip()
+        if not text:
+            continue
         try:
-            if text:
-                values[key] = _READ[key](text)
+            values[key] = _READ[key](text)
         except Malformed as problem:
             raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
+
     registry = RegistryConf(**values)
     for key in ("name", "api_url"):
         if not getattr(registry, key):
@@ -152,22 +159,25 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
     return registry
 
 
-def _refuse_sorting(given: Any, what: str) -> None:
-    """Raise `Malformed` for a `tagsortmode` other than none."""
+def _refuse_sorting(value: Any, what: str) -> None:
+    """Raise `Malformed` for a `tagsortmode` other than none. `what` is the entry, for the
+    message.
+    """
     mode = "?"  # for a value that is not a string
-    if isinstance(given, str | None):
-        mode = given or "none"
+    if isinstance(value, str | None):
+        mode = value or "none"
+    if mode.lower() == "none":
+        return
     if mode.lower() in ("latest-first", "latest-last"):
         raise Malformed(
             f"{what}: tagsortmode {mode} is not supported: {_SORTED}",
             "remove it: newest-build looks up the dates automatically, and semver and alphabetical"
             " do not need them",
         )
-    if mode.lower() != "none":
-        raise Malformed(
-            f"{what}: tagsortmode {mode[:50]!r} does not exist",
-            "remove it, or set it to none",
-        )
+    raise Malformed(
+        f"{what}: tagsortmode {mode[:50]!r} does not exist",
+        "remove it, or set it to none",
+    )
 
 
 def _api_url(text: str) -> str:
@@ -180,7 +190,9 @@ def _api_url(text: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    if "://" in text or set(text) & set(" @?#"):
+    """Parse the `prefix` of an entry: a registry's host in lowercase, and maybe a path."""
+    has_forbidden_character = any(character in text for character in " @?#")
+    if "://" in text or has_forbidden_character:
         raise Malformed(
             f"{text[:100]!r} is not an image name prefix",
             "use host[:port] or host/path",
@@ -281,36 +293,54 @@ def place_of(
     """Return an image's registry, the registry's name for the repository, and the entry in
     registries.conf.
 
-    `authorities` reads the entry's `ca_file`; its errors are not caught.
+    `ca` is PEM text: authorities to trust in addition to the machine's. `authorities` reads the
+    entry's `ca_file`; its errors are not caught.
     """
     # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
     # for the second form.
     first_part = image.name.partition("/")[0]
-    written = image.registry != HUB or normal(first_part) == HUB
-    conf = find_registry(entries, image.registry, image.repository, written=written)
+    has_registry = image.registry != HUB or normal(first_part) == HUB
+    conf = find_registry(entries, image.registry, image.repository, has_registry=has_registry)
     if conf is None:
-        urls = [_HUB_API if image.registry == HUB else f"https://{image.registry}"]
-        if is_loopback(split(f"//{image.registry}").host):  # like Docker, on this machine only
-            urls.insert(0, f"http://{image.registry}")
-        return Endpoint(image.registry, tuple(urls), ca=ca), image.repository, None
+        return _unconfigured_endpoint(image.registry, ca), image.repository, None
+
+    name = image.registry
+    if not has_registry:
+        name = conf.prefix or HUB
     certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(
-        name=image.registry if written else conf.prefix or HUB,
+        name=name,
         urls=(conf.api_url,),
         verify=not conf.insecure,
         ca="\n".join(filter(None, certificates)),
         limit=conf.limit,
     )
+    return endpoint, _repository_in(conf, image), conf
+
+
+def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
+    """Return a registry that registries.conf does not mention, according to Docker's rules."""
+    urls = [_HUB_API if registry == HUB else f"https://{registry}"]
+    if is_loopback(split(f"//{registry}").host):  # like Docker, on this machine only
+        urls.insert(0, f"http://{registry}")
+    return Endpoint(registry, tuple(urls), ca=ca)
+
+
+def _repository_in(conf: RegistryConf, image: Image) -> str:
+    """Return the name that the registry in this entry has for the image's repository: `nginx` may
+    be `library/nginx`.
+    """
     repository = image.repository
     if image.registry == HUB:
         repository = repository.removeprefix("library/")
-    if "/" not in repository:
-        at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-        if conf.defaultns:
-            repository = f"{conf.defaultns}/{repository}"
-        elif at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
-            repository = image.repository
-    return endpoint, repository, conf
+    if "/" in repository:
+        return repository
+    if conf.defaultns:
+        return f"{conf.defaultns}/{repository}"
+    at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
+    if at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
+        return image.repository
+    return repository
 
 
 def read_registries_conf(path: str) -> tuple[RegistryConf, ...]:

@@ -46,24 +46,26 @@ def find(
     digest = _digest_with_members(repository, image, sure="exists" in facts)
     if digest is None:
         return Answer(exists=False)
+
     memory = repository.memory
     configs = _configs(repository, digest, facts, platforms)
-    fitting = [
+    wanted_configs = [
         config for member, config in configs if fits(platforms, member.platform or config.platform)
     ]
     newest = max(
-        fitting,
+        wanted_configs,
         key=lambda config: newness(config.created),
         default=Config(),
     )
-    all_platforms = [
-        member.platform or memory.configs.get(member.digest, Config()).platform
-        for member in memory.members[digest]
-    ]
+    all_platforms = []
+    for member in memory.members[digest]:
+        config = memory.configs.get(member.digest, Config())
+        all_platforms.append(member.platform or config.platform)
+    known_platforms = filter(None, all_platforms)
     return Answer(
         digest=digest,
         created=newest.created,
-        platforms=tuple(dict.fromkeys(filter(None, all_platforms))),
+        platforms=tuple(dict.fromkeys(known_platforms)),  # without duplicates
         labels=newest.labels,
     )
 
@@ -79,28 +81,28 @@ def _configs(
     A mirror may omit some members of an index. Raises `RegistryError` only if all wanted members
     are missing.
     """
-    in_config = bool(_IN_CONFIG & set(facts))
+    needs_configs = bool(_IN_CONFIG & set(facts))
     wanted = [
         member
         for member in _images_of(repository, digest)
         # if the platform is not in the index, only the config has it
-        if not member.platform or (in_config and fits(platforms, member.platform))
+        if not member.platform or (needs_configs and fits(platforms, member.platform))
     ]
-    found = []
+    with_configs = []
     for member in wanted:
         config = _image_config(repository, member)
         if config is not None:
-            found.append((member, config))
-    if wanted and not found:
+            with_configs.append((member, config))
+    if wanted and not with_configs:
         message = (
             f"{repository.name}: {wanted[0].digest} is missing, although the image's index lists it"
         )
         raise RegistryError(message, hint="push the complete image again")
-    return found
+    return with_configs
 
 
 def _without_manifest(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
-    """Return the answer about existence and digest."""
+    """Return the answer about existence and digest, usually with one HEAD request or none."""
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
     reference = image.digest or image.tag
@@ -111,7 +113,7 @@ def _without_manifest(repository: ImageRepository, image: Image, facts: Collecti
     if not digest and "digest" in facts:
         return Answer(digest=_read_manifest(repository, reference) or "")
     if digest and not image.digest:
-        repository.memory.saw(image.tag, digest)
+        repository.memory.store_tag(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
 
@@ -125,14 +127,16 @@ def _digest_with_members(repository: ImageRepository, image: Image, *, sure: boo
     """
     memory = repository.memory
     reference = image.digest or image.tag
-    known = image.digest or memory.tags.get(image.tag, "")
-    if known in memory.members:
+    last_digest = image.digest or memory.tags.get(image.tag, "")
+    if last_digest in memory.members:
         if image.digest and not sure:
-            return known
-        current = repository.head(reference)
-        if current is None or current in memory.members:
-            return current
-    return _read_manifest(repository, reference, "" if image.digest else image.tag)
+            return last_digest
+        # one HEAD shows whether the image still exists, and the tag's current digest
+        current_digest = repository.head(reference)
+        if current_digest is None or current_digest in memory.members:
+            return current_digest
+    tag_to_store = "" if image.digest else image.tag
+    return _read_manifest(repository, reference, tag_to_store)
 
 
 def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
@@ -146,14 +150,14 @@ def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -
     if manifest is None:
         return None
     if manifest.is_old:
-        memory.says(manifest.digest, history_config(manifest.data))
-    memory.consists(manifest.digest, members(manifest))
-    memory.saw(tag, manifest.digest)
+        memory.store_config(manifest.digest, history_config(manifest.data))
+    memory.store_members(manifest.digest, members(manifest))
+    memory.store_tag(tag, manifest.digest)
     return manifest.digest
 
 
 def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
-    """Return the images of a manifest.
+    """Return the images of a manifest, in order.
 
     A member without a platform may itself be an index. If so, its images replace it.
     """
@@ -183,24 +187,30 @@ def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
     """Return the images under a member's digest, or () if a mirror omitted the member."""
-    known = repository.memory.members
-    if member.digest not in known:
-        omitted = _read_manifest(repository, member.digest) is None
-        if omitted:
+    members_by_digest = repository.memory.members
+    if member.digest not in members_by_digest:
+        was_omitted = _read_manifest(repository, member.digest) is None
+        if was_omitted:
             return ()
-    return known[member.digest]
+    return members_by_digest[member.digest]
 
 
 def _image_config(repository: ImageRepository, member: Member) -> Config | None:
     """Return an image's config, or None if the registry does not have it."""
-    memory = repository.memory
-    if not member.config and member.digest not in memory.configs:
+    configs = repository.memory.configs
+    if member.digest not in configs and not member.config:
+        # The digest of the config is in the image's own manifest.
         images = _member_images(repository, member)
         if not images:
             return None
-        # the same image, now with the digest of its config
-        member = next((image for image in images if image.digest == member.digest), member)
-    if member.digest not in memory.configs:
-        config = read_config(repository.json_blob(member.config)) if member.config else Config()
-        memory.says(member.digest, replace(config, created=config.created or member.created))
-    return memory.configs[member.digest]
+        for image in images:
+            if image.digest == member.digest:
+                member = image
+                break
+    if member.digest not in configs:
+        config = Config()
+        if member.config:
+            config = read_config(repository.json_blob(member.config))
+        with_date = replace(config, created=config.created or member.created)
+        repository.memory.store_config(member.digest, with_date)
+    return configs[member.digest]

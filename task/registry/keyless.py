@@ -7,6 +7,7 @@ log's promise to record it. `sigstore` requires the proof, so it is fetched from
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -35,15 +36,10 @@ from task.threads import once
 LOG = "https://rekor.sigstore.dev"
 _FULCIO = "1.3.6.1.4.1.57264.1."
 # build signer, runner, source repository, its ref, build config
-_CLAIMS = (
-    "9",
-    "11",
-    "12",
-    "14",
-    "18",
-)
+_CLAIMS = ("9", "11", "12", "14", "18")
 _ISSUER = "8"
 _OLD_ISSUER = "1"
+_USERNAME = f"{_FULCIO}7"  # the type of a subject alternative name
 _LONGEST_ERROR = 200
 
 
@@ -54,28 +50,13 @@ class Sigstore:
     """
 
     def __init__(self, log: Callable[[str], None], trust_root: str = "", url: str = "") -> None:
-        """`trust_root`: the path of a trusted root. Raises `UsageError` if the file is not
-        valid.
+        """`trust_root` is the path of a trusted root, and `url` the transparency log's address.
+
+        Raises `UsageError` if the file is not valid.
         """
         roots: TrustedRoot | None = None
         if trust_root:
-            try:
-                data = parsed_json(read_file(trust_root))
-                url = url or data["tlogs"][0]["baseUrl"]
-                roots = TrustedRoot.from_file(trust_root)
-                Verifier(trusted_root=roots)  # only to check the file
-            except (OSError, ValueError, LookupError, TypeError, Error) as error:
-                why: str | None = one_line(str(error))[:_LONGEST_ERROR]
-                if isinstance(error, OSError):
-                    why = error.strerror
-                hint = (
-                    "use the output of `cosign trusted-root create` or `gh attestation"
-                    " trusted-root`"
-                )
-                raise UsageError(
-                    f"--trust-root: {trust_root!r} is not a trusted root: {why}",
-                    hint=hint,
-                ) from None
+            roots, url = _roots_and_log(trust_root, url)
         self.verifier = once(lambda: _verifier(roots))
         self._log = once(
             lambda: Http(
@@ -98,7 +79,8 @@ class Sigstore:
         if answer.status >= 500 or answer.status == 429:
             raise _down(f"the transparency log returned {answer.status}")
         try:
-            entry = next(iter(answer.json().values()))
+            entries = answer.json().values()  # one entry, by its id
+            entry = next(iter(entries))
         except (ValueError, AttributeError, StopIteration):
             entry = None
         if answer.status != 200 or not isinstance(entry, dict):
@@ -124,37 +106,32 @@ class Keyless:
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
         """Return the signer, and the certificate's claims.
 
-        Raises `Malformed`, and `RegistryDownError`.
+        Raises `Malformed` if the signature is not valid or not by one of the identities, and
+        `RegistryDownError`.
         """
         is_bundle = signature.form == "bundle"
         # A keyless signature always has a certificate and a log entry.
         has_identity = bool(signature.certificate) and signature.log_index >= 0
         if not is_bundle and not has_identity:
             raise Malformed("a signature was made with a key, not by an identity")
+
         verifier = self._sigstore.verifier()
         bundle_json: bytes | str = signature.raw
         if not is_bundle:
             bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
-        accepts = _Accepts(self._identities, exact=self._exact)
+        policy = _IdentityPolicy(self._identities, exact=self._exact)
         try:
-            bundle = Bundle.from_json(bundle_json)
-            if signature.form == "payload":
-                verifier.verify_artifact(signature.content, bundle, accepts)
-            else:
-                payload_type, payload = verifier.verify_dsse(bundle, accepts)
-                if encoded(payload_type, payload) != signature.content:
-                    # another reader may use the other one
-                    raise Malformed("a bundle has two statements")  # noqa: TRY301
+            _verify(signature, Bundle.from_json(bundle_json), verifier, policy)
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
-        return accepts.subject, accepts.origin
+        return policy.subject, policy.origin
 
 
-class _Accepts:
+class _IdentityPolicy:
     """The policy that `sigstore` applies to a certificate after it has checked the chain, log
     entry, and times.
     """
@@ -166,33 +143,39 @@ class _Accepts:
         self.origin = BuildOrigin("certificate")
 
     def verify(self, cert: Certificate) -> None:
-        """Raise `VerificationError` if the certificate does not have any of the identities."""
-        names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
-        subjects = [*names.get_values_for_type(Uri), *names.get_values_for_type(RFC822Name)]
-        users = (
-            other_name
-            for other_name in names.get_values_for_type(OtherName)
-            if other_name.type_id.dotted_string == f"{_FULCIO}7"
-        )
-        subjects += [asn1.decode_der(str, user.value) for user in users]
+        """Store the certificate's subject and origin if it has one of the identities.
+
+        Raises `VerificationError` if it does not have any of them.
+        """
+        subjects = _subjects_of(cert)
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
+        matches = operator.eq if self._exact else fits_glob
         for identity in self._identities:
             if issuer != identity.issuer:
                 continue
             for subject in subjects:
-                if self._exact:
-                    matches = subject == identity.subject
-                else:
-                    matches = fits_glob(identity.subject, subject)
-                if matches:
+                if matches(identity.subject, subject):
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return
         raise VerificationError(
             f"it is by {', '.join(map(str, subjects[:3]))}, according to {issuer}"
         )
+
+
+def _subjects_of(cert: Certificate) -> list[str]:
+    """Return the identities in a certificate: URIs, email addresses, and usernames."""
+    names = cert.extensions.get_extension_for_class(SubjectAlternativeName).value
+    uris = names.get_values_for_type(Uri)
+    addresses = names.get_values_for_type(RFC822Name)
+    usernames = [
+        asn1.decode_der(str, other_name.value)
+        for other_name in names.get_values_for_type(OtherName)
+        if other_name.type_id.dotted_string == _USERNAME
+    ]
+    return [*uris, *addresses, *usernames]
 
 
 def _claim(cert: Certificate, number: str) -> str:
@@ -203,6 +186,39 @@ def _claim(cert: Certificate, number: str) -> str:
             raw = extension.value.value
             return raw.decode() if number == _OLD_ISSUER else asn1.decode_der(str, raw)
     return ""
+
+
+def _roots_and_log(path: str, url: str) -> tuple[TrustedRoot, str]:
+    """Return the roots of trust in a file, and the address of the transparency log: `url`, or if it
+    is "", the address in the file.
+
+    Raises `UsageError` if the file is not valid.
+    """
+    try:
+        data = parsed_json(read_file(path))
+        url = url or data["tlogs"][0]["baseUrl"]
+        roots = TrustedRoot.from_file(path)
+        Verifier(trusted_root=roots)  # only to check the file
+    except (OSError, ValueError, LookupError, TypeError, Error) as error:
+        why: str | None = one_line(str(error))[:_LONGEST_ERROR]
+        if isinstance(error, OSError):
+            why = error.strerror
+        raise UsageError(
+            f"--trust-root: {path!r} is not a trusted root: {why}",
+            hint="use the output of `cosign trusted-root create` or `gh attestation trusted-root`",
+        ) from None
+    return roots, url
+
+
+def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _IdentityPolicy) -> None:
+    """Verify a signature and the identity in its certificate. Raises errors of several types."""
+    if signature.form == "payload":
+        verifier.verify_artifact(signature.content, bundle, policy)
+        return
+    payload_type, payload = verifier.verify_dsse(bundle, policy)
+    if encoded(payload_type, payload) != signature.content:
+        # another reader may use the other one
+        raise Malformed("a bundle has two statements")
 
 
 def _verifier(roots: TrustedRoot | None) -> Verifier:

@@ -89,7 +89,8 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from `pull-secret`, for the registry at `host`.
+        """Return the login from the annotation `pull-secret`, whose value is `text`, for the
+        repository at `host`. `namespace` is the Application's.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
         annotation is not allowed to use.
@@ -126,6 +127,11 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
+        """Return the login from a source for the repository at `host`.
+
+        It is kept for `expire` seconds (0: the whole run). `origin` is where the source is
+        configured, for messages.
+        """
         if source.kind == "ext" and not self._allow_exec:
             raise RegistryError(
                 "ext: credentials need --allow-exec",
@@ -151,12 +157,15 @@ class Logins:
             login, valid_until = self._cache.get(key, (None, float("-inf")))
             if valid_until < time.monotonic():
                 login = find()
-                valid_until = time.monotonic() + (expire or float("inf"))
+                lifetime = expire or float("inf")
+                valid_until = time.monotonic() + lifetime
                 self._cache[key] = (login, valid_until)
             return login
 
     def _check_allowed(self, source: CredentialSource, namespace: str) -> None:
-        """Raise an error for a source that the owner of an Application is not allowed to use."""
+        """Raise an error for a source that the owner of an Application in this namespace is not
+        allowed to use.
+        """
         if source.kind in ("secret", "pullsecret"):
             # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
             # account can read. A pull secret is only sent to the registry that it is for, but a
@@ -192,17 +201,16 @@ class Logins:
         If the source is for another registry, return the login from options or Docker's config
         files, or None.
         """
-        is_for_other_registry = (
-            source.registry and best_key([normal(source.registry)], host, repository) is None
-        )
-        if is_for_other_registry:
-            return self._from_options(host, repository)
+        if source.registry:
+            matching_key = best_key([normal(source.registry)], host, repository)
+            if matching_key is None:
+                return self._from_options(host, repository)
         if source.kind == "env":
-            return _login_in(self._environ.get(source.env, ""), f"{origin}, variable {source.env}")
+            text = self._environ.get(source.env, "")
+            return _login_in(text, f"{origin}, variable {source.env}")
         if source.kind == "ext":
-            return _login_in(
-                script(source.script, self._environ), f"{origin}, script {source.script}"
-            )
+            text = script(source.script, self._environ)
+            return _login_in(text, f"{origin}, script {source.script}")
         return self._from_secret(source, origin, host, repository)
 
     def _from_secret(
@@ -226,18 +234,20 @@ class Logins:
                 hint="add the field to the secret, or use another secret",
             )
         text = raw.decode("utf-8", "replace")
+        text_origin = f"{origin}, {name}"
         if source.kind == "secret":
-            return _login_in(text, f"{origin}, {name}")
+            return _login_in(text, text_origin)
+
         try:
-            config = parse_docker_config(text, f"{origin}, {name}")
+            config = parse_docker_config(text, text_origin)
         except Malformed as problem:
             raise RegistryAccessError(
-                f"{origin}, {name} {problem.message}",
+                f"{text_origin} {problem.message}",
                 hint=problem.hint,
             ) from None
         key = best_key(config.logins, host, repository)
         if key is None:
-            message = f"{origin}, {name} has no credentials for {host}"
+            message = f"{text_origin} has no credentials for {host}"
             raise RegistryAccessError(message, hint="add them, or use another secret")
         return config.logins[key]
 
@@ -276,7 +286,7 @@ class Logins:
         return None
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login from a config file.
+        """Return the login from a config file, or None.
 
         The longest key wins, and `credHelpers` come before `credsStore`.
         """
@@ -302,8 +312,10 @@ class Logins:
 
 
 def _login_in(text: str, origin: str) -> RegistryLogin:
-    """Split `user:password` at the first colon, and return the login. JSON and PEM also contain
-    colons. A value that was never meant as credentials must not be sent to a registry.
+    """Split `user:password` at the first colon, and return the login.
+
+    JSON and PEM also contain colons. A value that was never meant as credentials must not be sent
+    to a registry.
     """
     user, colon, password = text.strip().partition(":")
     is_complete = user and colon and password
@@ -332,21 +344,35 @@ def helper(
         message = f"{name[:100]!r} is not a valid credential helper name"
         raise RegistryAccessError(message, hint="check Docker's config file")
     program = f"docker-credential-{name}"
-    code, out, err = _run("helper", program, ("get",), server, environ)
-    if code is None:
+    exit_code, stdout, stderr = _run("helper", program, ("get",), server, environ)
+    if exit_code is None:
         if not needed:
             return None
         raise RegistryAccessError(
             f"{program} is not installed",
             hint="install it, or set the credentials another way",
         )
-    if code:
-        if _NO_LOGIN in (out + err).lower():
+    if exit_code != 0:
+        if _NO_LOGIN in (stdout + stderr).lower():
             return None
-        message = f"{program} did not return credentials for {server} (exit code {code})"
+        message = f"{program} did not return credentials for {server} (exit code {exit_code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
+
+    user, secret = _user_and_secret(stdout, program)
+    if not secret:
+        return None
+    if user == _TOKEN:
+        return RegistryLogin(identity=Secret(secret), origin=program)
+    return RegistryLogin(user, Secret(secret), origin=program)
+
+
+def _user_and_secret(stdout: bytes, program: str) -> tuple[str, str]:
+    """Return the username and secret in a credential helper's output; "" if missing.
+
+    Raises `RegistryAccessError` for any other output.
+    """
     try:
-        data = parsed_json(out)
+        data = parsed_json(stdout)
         user = data.get("Username") or ""
         secret = data.get("Secret") or ""
     except (ValueError, AttributeError):
@@ -356,11 +382,7 @@ def helper(
         raise RegistryAccessError(
             f"{program} did not return credentials", hint="run it by hand to see why"
         )
-    if not secret:
-        return None
-    if user == _TOKEN:
-        return RegistryLogin(identity=Secret(secret), origin=program)
-    return RegistryLogin(user, Secret(secret), origin=program)
+    return user, secret
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
@@ -378,13 +400,13 @@ def script(path: str, environ: Mapping[str, str]) -> str:
             f"ext:{path} is not an executable file",
             hint="mount the file, and make it executable",
         )
-    code, out, _ = _run("script", path, (), "", environ)
-    if code != 0:
+    exit_code, stdout, _stderr = _run("script", path, (), "", environ)
+    if exit_code != 0:
         raise RegistryAccessError(
-            f"ext:{path} failed (exit code {code})",
+            f"ext:{path} failed (exit code {exit_code})",
             hint="run it by hand to see why",
         )
-    return out.decode("utf-8", "replace").strip()
+    return stdout.decode("utf-8", "replace").strip()
 
 
 def _run(
@@ -394,16 +416,19 @@ def _run(
     stdin: str,
     environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
-    """Return the exit code (None if the program is missing), stdout, and stderr.
+    """Run a program (of the kind "helper" or "script", which have different time limits). Return
+    its exit code (None if the program is missing), stdout, and stderr.
 
-    Errors do not quote the program's output.
+    Errors do not quote the program's output, which may contain secrets.
     """
     path_folders = environ.get("PATH", "").split(os.pathsep)
-    folders = [folder for folder in path_folders if os.path.isabs(folder)]
+    absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]
+    search_folders = None if os.path.isabs(name) else absolute_folders
     try:
-        program = sh.Command(name, None if os.path.isabs(name) else folders)
+        program = sh.Command(name, search_folders)
     except sh.CommandNotFound:
         return None, b"", b""
+
     try:
         ended = run_login_program(
             program,

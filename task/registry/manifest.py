@@ -66,7 +66,8 @@ class Manifest:
     def is_index(self) -> bool:
         """Whether the manifest is an index of several images."""
         kind = text(self.data.get("mediaType")) or self.media_type  # optional in OCI manifests
-        return kind in INDEXES or (kind not in (*IMAGES, SIGNED) and "manifests" in self.data)
+        is_unknown_kind = kind not in (*INDEXES, *IMAGES, SIGNED)
+        return kind in INDEXES or (is_unknown_kind and "manifests" in self.data)
 
     @property
     def is_old(self) -> bool:
@@ -88,26 +89,38 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """Return the part of a schema 1 manifest that its digest covers: everything except its
-    signatures.
+    signatures. `body` is the manifest as bytes, and `data` as JSON.
     """
     # The protected header has the position where Docker inserted the signatures, and what follows
-    # them. Both are base64 without the "=" at the end.
+    # them.
     try:
-        protected = data["signatures"][0]["protected"]
-        header = parsed_json(urlsafe_b64decode(protected + "=" * (-len(protected) % 4)))
+        header = parsed_json(_decoded_without_padding(data["signatures"][0]["protected"]))
         tail = header["formatTail"]
         before_signatures = body[: int(header["formatLength"])]
-        return before_signatures + urlsafe_b64decode(tail + "=" * (-len(tail) % 4))
+        return before_signatures + _decoded_without_padding(tail)
     except (LookupError, TypeError, ValueError):
         return body
 
 
+def _decoded_without_padding(text: str) -> bytes:
+    """Decode base64 without the "=" at the end."""
+    padding = "=" * (-len(text) % 4)
+    return urlsafe_b64decode(text + padding)
+
+
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """Return a manifest's images, excluding an index's attestations and other artifacts."""
+    """Return a manifest's images, excluding an index's attestations and other artifacts.
+
+    Raises `RegistryError` for an index without a list.
+    """
     data = manifest.data
     if not manifest.is_index:
-        created = instant(text(data, "annotations", _CREATED))
-        return (Member(manifest.digest, "", text(data, "config", "digest"), created),)
+        image = Member(
+            digest=manifest.digest,
+            config=text(data, "config", "digest"),
+            created=instant(text(data, "annotations", _CREATED)),
+        )
+        return (image,)
     entries = data.get("manifests")
     if not isinstance(entries, list):
         raise RegistryError(
@@ -133,10 +146,11 @@ def read_config(data: Any) -> Config:
     """Parse an image config. Missing or malformed parts are empty."""
     config = mapping(data)
     default_os = "linux" if config.get("architecture") else ""
+    os = config.get("os") or default_os
     return Config(
-        instant(text(config, "created")),
-        _platform({**config, "os": config.get("os") or default_os}),
-        texts(config, "config", "Labels"),
+        created=instant(text(config, "created")),
+        platform=_platform({**config, "os": os}),
+        labels=texts(config, "config", "Labels"),
     )
 
 
@@ -166,7 +180,7 @@ def newness(created: str) -> tuple[str, str]:
 
 
 def fits(wanted: Sequence[str], platform: str) -> bool:
-    """Return whether a platform is wanted.
+    """Return whether a platform, `os/arch[/variant]`, is wanted.
 
     A wanted platform without a variant matches any variant. If no platforms are specified, all
     platforms are wanted.
@@ -174,11 +188,11 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
     if not wanted:
         return True
     os, arch, variant = _parts_of_platform(platform)
-    for item in wanted:
-        wanted_os, wanted_arch, wanted_variant = _parts_of_platform(item.strip())
+    for wanted_platform in wanted:
+        wanted_os, wanted_arch, wanted_variant = _parts_of_platform(wanted_platform.strip())
         if not wanted_os or not wanted_arch:
             continue
-        same_system = (wanted_os, wanted_arch) == (os, arch)
+        same_system = wanted_os == os and wanted_arch == arch
         if same_system and wanted_variant in ("", variant):
             return True
     return False
@@ -198,7 +212,8 @@ def _is_image(data: Any) -> bool:
         return False
     # BuildKit stores provenance and SBOMs as members of the index, for the platform
     # unknown/unknown.
-    if "vnd.docker.reference.type" in mapping(entry, "annotations") or entry.get("artifactType"):
+    is_attestation = "vnd.docker.reference.type" in mapping(entry, "annotations")
+    if is_attestation or entry.get("artifactType"):
         return False
     platform = mapping(entry, "platform")
     if "unknown" in (platform.get("os"), platform.get("architecture")):
@@ -208,8 +223,9 @@ def _is_image(data: Any) -> bool:
 
 def _platform(data: Any) -> str:
     """Return `os/arch[/variant]`, or "" if the OS or the architecture is missing."""
-    entry = mapping(data)
-    os, arch, variant = (text(entry.get(key)) for key in ("os", "architecture", "variant"))
+    os = text(data, "os")
+    arch = text(data, "architecture")
+    variant = text(data, "variant")
     if not os or not arch:
         return ""
     return f"{os}/{arch}/{variant}" if variant else f"{os}/{arch}"

@@ -80,7 +80,7 @@ class Asked:
         if origin is None:
             return Proof("signature", signer)
         repositories = ", ".join(origin.repositories)
-        builder = next(iter(origin.builders), "")
+        builder = origin.builders[0] if origin.builders else ""
         return Proof(origin.kind, signer, repositories, origin.ref, origin.workflow, builder)
 
     def _signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
@@ -93,7 +93,8 @@ class Asked:
             try:
                 return check.signer(signature)
             except Malformed as error:
-                first_message = first_message or error.message
+                if not first_message:
+                    first_message = error.message
         raise Malformed(first_message)
 
     @property
@@ -123,20 +124,22 @@ class Evidence:
         first.
         """
         if not of_build:
-            yield from self._of_tag("sig")
-            yield from self._referring((SIGNED,))
+            yield from self._layers_of_tag("sig")
+            yield from self._layers_of_referrers((SIGNED,))
             return
         # cosign 1 and 2 and Tekton Chains store everything under tags, and cosign 3 and GitHub
         # everything as referrers.
-        tags = partial(self._of_tag, "att")
-        referrers = partial(self._referring, (*PREDICATES, SIGNED))
-        tagged = self._manifest(signature_tag(self._digest))
-        places = (tags, referrers) if tagged else (referrers, tags)
-        for place in places:
-            yield from place()
-        yield from self._of_tag("sig")
+        predicates = (*PREDICATES, SIGNED)
+        uses_tags = self._manifest(signature_tag(self._digest))
+        if uses_tags:
+            yield from self._layers_of_tag("att")
+            yield from self._layers_of_referrers(predicates)
+        else:
+            yield from self._layers_of_referrers(predicates)
+            yield from self._layers_of_tag("att")
+        yield from self._layers_of_tag("sig")
 
-    def _of_tag(self, ending: str) -> Iterator[Layer]:
+    def _layers_of_tag(self, ending: str) -> Iterator[Layer]:
         """Yield the signatures (`sig`) or attestations (`att`) under cosign's tag for the image."""
         manifest = self._manifest(signature_tag(self._digest, ending))
         if manifest is None:
@@ -145,11 +148,11 @@ class Evidence:
             if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
                 yield layer
 
-    def _referring(self, predicates: Sequence[str]) -> Iterator[Layer]:
+    def _layers_of_referrers(self, predicates: Sequence[str]) -> Iterator[Layer]:
         """Yield the layers of the manifests that refer to the image and claim one of these
         predicates, in the order of `predicates`, and last, those that do not claim any.
         """
-        candidates = []
+        candidates = []  # (position, digest)
         for referrer in self._referrers():
             # a manifest without a type may be a signature
             if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):
@@ -160,7 +163,8 @@ class Evidence:
             elif predicate in predicates:
                 candidates.append((predicates.index(predicate), referrer.digest))
         candidates.sort(key=lambda candidate: candidate[0])
-        for _, digest in candidates[:MOST]:
+
+        for _position, digest in candidates[:MOST]:
             manifest = self._manifest(digest)
             if manifest is not None:
                 yield from layers(manifest.data)
@@ -211,8 +215,9 @@ class Prover:
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
         answer = ask()
-        if _final(answer) or time.monotonic() >= end:
+        if _is_final(answer) or time.monotonic() >= end:
             return answer
+
         wanted = "a signature"
         why: object = answer
         if isinstance(answer, Verdict):
@@ -220,35 +225,36 @@ class Prover:
             if answer.rule == "provenance":
                 wanted = "provenance"
         self._log(f"waiting for {wanted} of {question.image.reference}: {why}")
+
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
-        answer = until(_final, answer, ask, pauses, end)
-        if not _final(answer):
+        answer = until(_is_final, answer, ask, pauses, end)
+        if not _is_final(answer):
             shutdown.check()
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof for the last requirement, or the first refusal."""
+        """Return the proof for the last requirement, or the first refusal, or an error."""
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
-            for asked in self._requirements(question):
-                answer = self._proved(question, evidence, asked)
+            for requirement in self._requirements(question):
+                answer = self._prove(question, evidence, requirement)
                 if isinstance(answer, Verdict):
                     return answer
         except TaskError as error:
             return error
         return answer
 
-    def _proved(self, question: Question, evidence: Evidence, asked: Asked) -> Proof | Verdict:
+    def _prove(self, question: Question, evidence: Evidence, requirement: Asked) -> Proof | Verdict:
         """Return the proof, or the reason why the requirement is not met.
 
         If there is a proof, unreadable signatures are ignored.
         """
         objections: list[str] = []
         unread: TaskError | None = None
-        for layer in islice(evidence.layers(of_build=asked.of_build), 2 * MOST):
+        for layer in islice(evidence.layers(of_build=requirement.of_build), 2 * MOST):
             try:
-                return asked.proof(self._read(question, evidence, layer))
+                return requirement.proof(self._read(question, evidence, layer))
             except Malformed as error:
                 objections.append(error.message)
             except RegistryDownError:
@@ -257,12 +263,13 @@ class Prover:
                 unread = error
         if unread:
             raise unread
-        singular = "provenance" if asked.of_build else "signature"
-        plural = "statements" if asked.of_build else "signatures"
+
+        singular = "provenance" if requirement.of_build else "signature"
+        plural = "statements" if requirement.of_build else "signatures"
         because = objections[0] if objections else f"the registry has no {singular}"
         if len(objections) > 1:
             because += f" (none of the {len(objections)} {plural} is valid)"
-        return Verdict("refuse", asked.demand.rule, f"{because}{asked.by}")
+        return Verdict("refuse", requirement.demand.rule, f"{because}{requirement.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
         """Return a signature for this image. Raises `Malformed`."""
@@ -275,7 +282,7 @@ class Prover:
         return found
 
 
-def _final(answer: Answer) -> bool:
+def _is_final(answer: Answer) -> bool:
     """Return whether waiting is pointless: there is a proof, or the error is not transient."""
     if isinstance(answer, TaskError):
         return answer.exit != Exit.TEMPORARY

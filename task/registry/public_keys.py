@@ -63,25 +63,20 @@ class PublicKeys:
         Raises `Malformed` if the signature was not made with one of the keys.
         """
         for raw in signature.signatures:
-            if any(_good(key, signature.content, raw) for key in self._keys):
-                return self._name, None
+            for key in self._keys:
+                if _verifies(key, signature.content, raw):
+                    return self._name, None
         raise Malformed("a signature was not made with the required key")
 
 
-def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
+def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
     """Return whether the signature of the content was made with the key."""
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):
             key.verify(signature, content)
             return True
         return False
-    # cosign uses SHA-256 for every curve. Other tools use the hash that matches the curve's size.
-    algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
-    if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp384r1":
-        algorithms.append(hashes.SHA384())
-    if isinstance(key, EllipticCurvePublicKey) and key.curve.name == "secp521r1":
-        algorithms.append(hashes.SHA512())
-    for algorithm in algorithms:
+    for algorithm in _hash_algorithms(key):
         with suppress(InvalidSignature):
             if isinstance(key, RSAPublicKey):
                 # cosign's default, unlike PSS
@@ -90,3 +85,17 @@ def _good(key: PublicKey, content: bytes, signature: bytes) -> bool:
                 key.verify(signature, content, ECDSA(algorithm))
             return True
     return False
+
+
+def _hash_algorithms(key: EllipticCurvePublicKey | RSAPublicKey) -> list[hashes.HashAlgorithm]:
+    """Return the hashes that a signature with this key may use.
+
+    cosign uses SHA-256 for every curve. Other tools use the hash that matches the curve's size.
+    """
+    algorithms: list[hashes.HashAlgorithm] = [hashes.SHA256()]
+    if isinstance(key, EllipticCurvePublicKey):
+        if key.curve.name == "secp384r1":
+            algorithms.append(hashes.SHA384())
+        if key.curve.name == "secp521r1":
+            algorithms.append(hashes.SHA512())
+    return algorithms

@@ -36,10 +36,7 @@ from task.urls import origin, split
 
 _NEXT = re.compile(r'<([^<>]*)>[^,<]*?;\s*rel\s*=\s*"?next"?(?=[\s;,]|$)')
 # tags per page: most registries allow the first number, and the others return 400
-_PAGES = (
-    10_000,
-    1000,
-)
+_PAGES = (10_000, 1000)
 # a tag, according to the OCI distribution specification
 _REFERENCE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")
 _MOST_SHOWN = 100
@@ -75,29 +72,32 @@ class AnswerCache:
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
+        """Read the facts about the repository `name` from the folder, or without a folder, keep
+        them only in memory.
+        """
         self.members: dict[str, tuple[Member, ...]] = {}  # by the manifest's digest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
         self.tags: dict[str, str] = {}  # tag → digest, when last seen
         self._lock = Lock()
-        self._path = (
-            os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json") if folder else ""
-        )
         self._changed = False
-        if self._path:
+        self._path = ""
+        if folder:
+            file_name = f"{sha256(name.encode()).hexdigest()[:32]}.json"
+            self._path = os.path.join(folder, file_name)
             self._load()
 
-    def saw(self, tag: str, digest: str) -> None:
+    def store_tag(self, tag: str, digest: str) -> None:
         """Store a tag's current digest."""
         if tag and self.tags.get(tag) != digest:
             self._changed = True
             self.tags[tag] = digest
 
-    def consists(self, digest: str, members: tuple[Member, ...]) -> None:
+    def store_members(self, digest: str, members: tuple[Member, ...]) -> None:
         """Store a manifest's images."""
         self._changed = True
         self.members[digest] = members
 
-    def says(self, digest: str, config: Config) -> None:
+    def store_config(self, digest: str, config: Config) -> None:
         """Store an image's config."""
         self._changed = True
         self.configs[digest] = config
@@ -109,25 +109,25 @@ class AnswerCache:
         """
         if not self._path or not self._changed:
             return
+        # other threads may add entries, so iterate over copies
+        members = {
+            digest: [member._asdict() for member in images]
+            for digest, images in dict(self.members).items()
+        }
+        configs = {digest: vars(config) for digest, config in dict(self.configs).items()}
         data = {
             "form": _FORM,
             "tags": dict(self.tags),
-            "members": {
-                key: [member._asdict() for member in value]
-                for key, value in dict(self.members).items()
-            },
-            "configs": {key: vars(config) for key, config in dict(self.configs).items()},
+            "members": members,
+            "configs": configs,
         }
-        new = f"{self._path}.{os.getpid()}"
+        temporary_path = f"{self._path}.{os.getpid()}"
         with self._lock, suppress(OSError):
             os.makedirs(os.path.dirname(self._path), mode=0o700, exist_ok=True)
-            with open(
-                os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
-                "w",
-                encoding="utf-8",
-            ) as file:
+            descriptor = os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
                 json.dump(data, file)
-            os.replace(new, self._path)
+            os.replace(temporary_path, self._path)
             self._changed = False
 
     def _load(self) -> None:
@@ -144,17 +144,14 @@ class AnswerCache:
                 if is_digest(str(digest))
             }
             members = {
-                digest: tuple(
-                    Member(**{name: str(text) for name, text in fields.items()})
-                    for fields in entries
-                )
-                for digest, entries in data["members"].items()
+                digest: tuple(map(_stored_member, images))
+                for digest, images in data["members"].items()
             }
             configs = {
                 digest: Config(
-                    str(fields["created"]),
-                    str(fields["platform"]),
-                    dict(fields["labels"]),
+                    created=str(fields["created"]),
+                    platform=str(fields["platform"]),
+                    labels=dict(fields["labels"]),
                 )
                 for digest, fields in data["configs"].items()
             }
@@ -188,8 +185,8 @@ class ImageRepository:
         """
         answer = self._manifest("HEAD", reference)
         if answer.status in _NO_HEAD:
-            read = self.manifest(reference)
-            return read.digest if read else None
+            manifest = self.manifest(reference)
+            return manifest.digest if manifest else None
         if answer.status == 404:
             return None
         digest = answer.headers.get("Docker-Content-Digest", "").strip()
@@ -204,10 +201,12 @@ class ImageRepository:
         if answer.status == 404:
             return None
         data = self._json(answer, f"manifest of {reference[:_MOST_SHOWN]}")
-        # The digest of a Docker schema 1 manifest does not cover its signatures.
-        body = signed_payload(answer.body, data) if data.get("schemaVersion") == 1 else answer.body
-        header = answer.headers.get("Docker-Content-Digest", "").strip()
-        digest = self._checked(body, reference, header)
+        body = answer.body
+        if data.get("schemaVersion") == 1:
+            # The digest of a Docker schema 1 manifest does not cover its signatures.
+            body = signed_payload(body, data)
+        sent_digest = answer.headers.get("Docker-Content-Digest", "").strip()
+        digest = self._verified_digest(body, reference, sent_digest)
         content_type = answer.headers.get("Content-Type", "")
         media_type = content_type.partition(";")[0].strip().lower()
         return Manifest(digest, media_type, data)
@@ -215,13 +214,15 @@ class ImageRepository:
     def blob(self, digest: str) -> bytes:
         """Return a blob's bytes, verified against its digest."""
         if not is_digest(digest):
-            raise self._wrong(
+            raise self._registry_error(
                 f"refers to a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest"
             )
         answer = self._api.ask("GET", self.name, f"/blobs/{digest}", self._login)
         if answer.status == 404:
-            raise self._wrong(f"does not have the blob {digest} that its own manifest refers to")
-        self._checked(answer.body, digest, "")
+            raise self._registry_error(
+                f"does not have the blob {digest} that its own manifest refers to"
+            )
+        self._verified_digest(answer.body, digest, "")
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
@@ -240,10 +241,12 @@ class ImageRepository:
         """
         with self._lock:
             if self._listed is None:
-                large, always_allowed = (f"/tags/list?n={size}" for size in _PAGES)
-                tags = self._tags(self._pages(large, missing=(400,)))
-                if tags is None:
-                    tags = self._tags(self._pages(always_allowed))
+                large_page, small_page = _PAGES
+                tags = self._tags(
+                    self._pages(f"/tags/list?n={large_page}", missing_statuses=(400,))
+                )
+                if tags is None:  # the registry does not allow such large pages
+                    tags = self._tags(self._pages(f"/tags/list?n={small_page}"))
                 self._listed = tuple(tags or ())
             return self._listed
 
@@ -252,25 +255,32 @@ class ImageRepository:
 
         They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing=_NO_API))
+        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing_statuses=_NO_API))
         if not pages:
             # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
-            fallback = self.manifest(digest.replace(":", "-"))
-            pages = [fallback.data] if fallback else []
-        return tuple(referrer for page in pages for referrer in _referrers(page))
+            index = self.manifest(digest.replace(":", "-"))
+            if index is not None:
+                pages.append(index.data)
+        referrers: list[Referrer] = []
+        for page in pages:
+            referrers.extend(_referrers(page))
+        return tuple(referrers)
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """Return the tags of all pages, without duplicates, or None if there is no page."""
+        """Return the tags of all pages, without duplicates (the keys of a dictionary, which keeps
+        their order), or None if there is no page.
+        """
         tags: dict[str, None] | None = None
         for page in pages:
             # Docker's registry returns null for a repository without tags
             names = page.get("tags") or []
             if not isinstance(names, list) or not all(isinstance(tag, str) for tag in names):
-                raise self._wrong("returned an invalid list of tags")
-            tags = {} if tags is None else tags
+                raise self._registry_error("returned an invalid list of tags")
+            if tags is None:
+                tags = {}
             tags.update(dict.fromkeys(names))
             if len(tags) > _MOST_TAGS:
-                raise self._wrong(f"lists more than {_MOST_TAGS:,} tags")
+                raise self._registry_error(f"lists more than {_MOST_TAGS:,} tags")
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
@@ -280,103 +290,123 @@ class ImageRepository:
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
                 hint="use name:tag",
             )
-        also = _NO_HEAD if method == "HEAD" else ()
+        expected = _NO_HEAD if method == "HEAD" else ()
         return self._api.ask(
             method,
             self.name,
             f"/manifests/{reference}",
             self._login,
-            ACCEPT,
-            also,
+            accept=ACCEPT,
+            expected=expected,
         )
 
     def _pages(
         self,
         path: str,
         accept: str = "",
-        missing: tuple[int, ...] = (),
+        missing_statuses: tuple[int, ...] = (),
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the pages of a list, following the `Link` header.
 
-        Do not yield a page if the first response has a `missing` status. The credentials are only
-        sent to the registry, and the number of pages is limited. Docker's registry 2.8 ignores `n`,
-        and returns all tags in one page.
+        Do not yield a page if the first response has one of the `missing_statuses`. The credentials
+        are only sent to the registry, and the number of pages is limited. Docker's registry 2.8
+        ignores `n`, and returns all tags in one page.
         """
-        seen: set[str] = set()
+        seen_paths: set[str] = set()
         size = 0
         end = time.monotonic() + _LONGEST
         while path:
-            if path in seen or len(seen) >= _MOST_PAGES:
-                raise self._wrong("keeps returning more pages of a list")
+            if path in seen_paths or len(seen_paths) >= _MOST_PAGES:
+                raise self._registry_error("keeps returning more pages of a list")
             if time.monotonic() > end:
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name} took more than {_LONGEST:g} seconds to"
                     f" return one list ({self.name})",
                     hint="run it again",
                 )
-            seen.add(path)
-            accepted_statuses = missing if len(seen) == 1 else ()  # only for the first page
-            answer = self._api.ask(
-                "GET",
-                self.name,
-                path,
-                self._login,
-                accept,
-                accepted_statuses,
-            )
-            if answer.status in accepted_statuses:
+            seen_paths.add(path)
+            answer = self._page(path, accept, missing_statuses)
+            if answer is None:
                 return
-            if answer.status == 404:
-                raise RegistryError(
-                    f"registry {self._api.endpoint.name} has no repository {self.name}",
-                    hint=(
-                        "check the image name; without credentials, some registries return this for"
-                        " private images"
-                    ),
-                )
             size += len(answer.body)
             if size > _MOST_BYTES:
-                raise self._wrong(f"returned a list of more than {_MOST_BYTES:,} bytes")
+                raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
             path = self._next(answer)
+            missing_statuses = ()  # only for the first page
+
+    def _page(
+        self,
+        path: str,
+        accept: str,
+        missing_statuses: tuple[int, ...],
+    ) -> Response | None:
+        """Return the response with one page of a list, or None for one of the `missing_statuses`.
+
+        Raises `RegistryError` for a missing repository.
+        """
+        answer = self._api.ask(
+            "GET",
+            self.name,
+            path,
+            self._login,
+            accept=accept,
+            expected=missing_statuses,
+        )
+        if answer.status in missing_statuses:
+            return None
+        if answer.status == 404:
+            raise RegistryError(
+                f"registry {self._api.endpoint.name} has no repository {self.name}",
+                hint=(
+                    "check the image name; without credentials, some registries return this for"
+                    " private images"
+                ),
+            )
+        return answer
 
     def _next(self, answer: Response) -> str:
-        """Return the path of the next page, or "" if there is none."""
+        """Return the path of the next page, which is in the `Link` header, or "" if there is
+        none.
+        """
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
             return ""
         url = urljoin(answer.url, match.group(1))
         if split(url).server != split(answer.url).server:
-            raise self._wrong(f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}")
+            raise self._registry_error(
+                f"continues its list on another host, {origin(url)[:_MOST_SHOWN]!r}"
+            )
         # Use our own base URL for the next page: behind a proxy, a registry may return a different
         # path before `/v2/`.
-        _, in_repository, rest = url.partition(f"/v2/{quote(self.name)}/")
+        _before, in_repository, path = url.partition(f"/v2/{quote(self.name)}/")
         if not in_repository:
-            raise self._wrong("continues its list in another repository")
-        return f"/{rest}"
+            raise self._registry_error("continues its list in another repository")
+        return f"/{path}"
 
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
         """Return the JSON object in a response. `what` describes it in error messages."""
         try:
             data = answer.json()
         except ValueError:
-            # it begins like an object
-            if answer.body.lstrip()[:1] == b"{":
+            begins_like_an_object = answer.body.lstrip()[:1] == b"{"
+            if begins_like_an_object:
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name}: the {what} of {self.name} is incomplete",
                     hint="run it again",
                 ) from None
             data = None
         if not isinstance(data, dict):
-            raise self._wrong(f"returned something other than a {what}")
+            raise self._registry_error(f"returned something other than a {what}")
         return data
 
-    def _checked(self, body: bytes, asked: str, header: str) -> str:
+    def _verified_digest(self, body: bytes, reference: str, sent_digest: str) -> str:
         """Return the digest of a body.
 
-        It must equal `asked`, if that is a digest, and the digest in the response's `header`.
+        It must equal the requested `reference`, if that is a digest, and the digest that the
+        registry sent, if any. Raises `TamperedError` otherwise.
         """
-        expected = [digest for digest in (asked, header) if is_digest(digest)]
+        expected = [digest for digest in (reference, sent_digest) if is_digest(digest)]
         for digest in expected:
             algorithm = digest.partition(":")[0]
             if digest_of(body, algorithm) != digest:
@@ -387,11 +417,16 @@ class ImageRepository:
                 )
         return expected[0] if expected else digest_of(body)
 
-    def _wrong(self, what: str) -> RegistryError:
+    def _registry_error(self, what: str) -> RegistryError:
         return RegistryError(
             f"registry {self._api.endpoint.name} {what} ({self.name})",
             hint="check the registry",
         )
+
+
+def _stored_member(fields: Mapping[str, Any]) -> Member:
+    """Return a member from its fields in the cache's file."""
+    return Member(**{name: str(text) for name, text in fields.items()})
 
 
 def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:

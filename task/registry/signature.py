@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, Literal
@@ -91,14 +91,15 @@ def signature_tag(digest: str, ending: str = "sig") -> str:
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """Return the signature layers of a manifest."""
+    """Return the signature layers of a manifest. Layers that are too large are skipped."""
     signatures = []
     for raw in elements(manifest, "layers")[:MOST]:
-        kind = text(raw, "mediaType")
+        media_type = text(raw, "mediaType")
+        form = "bundle" if media_type.startswith(BUNDLE) else _FORMS.get(media_type)
         digest = text(raw, "digest")
         size = value_at(raw, "size")
-        form = "bundle" if kind.startswith(BUNDLE) else _FORMS.get(kind)
-        if form and digest and isinstance(size, int) and size <= LARGEST:
+        is_small = isinstance(size, int) and size <= LARGEST
+        if form and digest and is_small:
             signatures.append(Layer(digest, form, texts(raw, "annotations")))
     return tuple(signatures)
 
@@ -130,10 +131,10 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
     digest = text(critical, "image", "docker-manifest-digest")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
-        "payload",
-        blob,
-        (signature,),
-        (digest,) if digest else (),
+        form="payload",
+        content=blob,
+        signatures=(signature,),
+        digests=(digest,) if digest else (),
         certificate=certificate,
         log_index=log_index,
     )
@@ -151,25 +152,31 @@ def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
     """Parse a DSSE envelope with an in-toto statement. `blob` is the envelope or its bundle."""
-    kind = envelope.get("payloadType")
+    payload_type = envelope.get("payloadType")
     payload = _decoded(envelope.get("payload"))
-    if kind != _STATEMENT:
+    if payload_type != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(payload)
-    subjects = (text(subject, "digest", "sha256") for subject in elements(statement, "subject"))
-    digests = tuple(f"sha256:{digits}" for digits in subjects if digits)
-    signatures = tuple(
+
+    digests = []
+    for subject in elements(statement, "subject"):
+        digits = text(subject, "digest", "sha256")
+        if digits:
+            digests.append(f"sha256:{digits}")
+    signatures = [
         _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
-    )
+    ]
+
+    # a signature by cosign 3 is also a statement, with its own predicate
     is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
     if is_attestation and statement.get("_type") not in _STATEMENTS:
         raise Malformed("it has a statement of an unknown type")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
-        layer.form,
-        encoded(kind, payload),
-        signatures,
-        digests,
+        form=layer.form,
+        content=encoded(payload_type, payload),
+        signatures=tuple(signatures),
+        digests=tuple(digests),
         raw=blob,
         certificate=certificate,
         log_index=log_index,
@@ -177,9 +184,10 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     )
 
 
-def encoded(kind: str, content: bytes) -> bytes:
+def encoded(payload_type: str, content: bytes) -> bytes:
     """Return the bytes that DSSE signs: its pre-authentication encoding."""
-    return b"DSSEv1 %d %s %d %s" % (len(kind.encode()), kind.encode(), len(content), content)
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(content), content)
 
 
 def public_keys(text: str) -> tuple[str, ...]:
@@ -205,32 +213,14 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
         # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
         _, _begin, base64_lines, *_end = signature.certificate.split("-----")
         certificate = "".join(base64_lines.split())
-        proof = entry["verification"]["inclusionProof"]
-        body = _json(_decoded(entry["body"]))
-        logged = {
-            "logIndex": str(entry["logIndex"]),
-            "logId": {"keyId": _from_hex(entry["logID"])},
-            "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
-            "integratedTime": str(entry["integratedTime"]),
-            "inclusionPromise": {
-                "signedEntryTimestamp": entry["verification"]["signedEntryTimestamp"]
-            },
-            "inclusionProof": {
-                "logIndex": str(proof["logIndex"]),
-                "rootHash": _from_hex(proof["rootHash"]),
-                "treeSize": str(proof["treeSize"]),
-                "hashes": [_from_hex(digits) for digits in proof["hashes"]],
-                "checkpoint": {"envelope": proof["checkpoint"]},
-            },
-            "canonicalizedBody": entry["body"],
-        }
+        log_entry = _bundled_log_entry(entry)
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
     bundle: dict[str, Any] = {
         "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
         "verificationMaterial": {
             "certificate": {"rawBytes": certificate},
-            "tlogEntries": [logged],
+            "tlogEntries": [log_entry],
         },
     }
     if signature.form == "payload":
@@ -242,6 +232,31 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     else:
         bundle["dsseEnvelope"] = _json(signature.raw)
     return json.dumps(bundle)
+
+
+def _bundled_log_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a transparency log entry in the form that a bundle has.
+
+    Raises `LookupError`, `TypeError`, or `ValueError` for an invalid entry.
+    """
+    verification = entry["verification"]
+    proof = verification["inclusionProof"]
+    body = _json(_decoded(entry["body"]))
+    return {
+        "logIndex": str(entry["logIndex"]),
+        "logId": {"keyId": _from_hex(entry["logID"])},
+        "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
+        "integratedTime": str(entry["integratedTime"]),
+        "inclusionPromise": {"signedEntryTimestamp": verification["signedEntryTimestamp"]},
+        "inclusionProof": {
+            "logIndex": str(proof["logIndex"]),
+            "rootHash": _from_hex(proof["rootHash"]),
+            "treeSize": str(proof["treeSize"]),
+            "hashes": [_from_hex(digits) for digits in proof["hashes"]],
+            "checkpoint": {"envelope": proof["checkpoint"]},
+        },
+        "canonicalizedBody": entry["body"],
+    }
 
 
 def _from_hex(text: str) -> str:
@@ -284,11 +299,12 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
     ):
         if not wanted:
             continue
-        known = [value for value in values if value]
-        if not known:
+        specified = [value for value in values if value]
+        if not specified:
             return f"its {what} is not specified, but {wanted!r} is required"
-        if not must_match(fits_glob(wanted, value) for value in known):
-            shown = " and ".join(repr(shortened(value)) for value in known)
+        matches = [fits_glob(wanted, value) for value in specified]
+        if not must_match(matches):
+            shown = " and ".join(repr(shortened(value)) for value in specified)
             return f"its {what} is {shown}, but {wanted!r} is required"
     return ""
 
@@ -296,32 +312,30 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
 def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
     """Return where a statement's subjects were built, according to the statement.
 
-    Raises `Malformed` for any other statement.
+    Raises `Malformed` if the statement is not SLSA provenance.
     """
-    read = PREDICATES.get(text(statement, "predicateType"))
+    predicate_type = text(statement, "predicateType")
+    read = PREDICATES.get(predicate_type)
     if read is None:
-        raise Malformed(
-            "it is not SLSA provenance, but"
-            f" {shortened(text(statement.get('predicateType')), 80)!r}"
-        )
+        raise Malformed(f"it is not SLSA provenance, but {shortened(predicate_type, 80)!r}")
     return read(mapping(statement, "predicate"))
 
 
 def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
     """Return the origin in a SLSA v0.2 predicate."""
     source = mapping(predicate, "invocation", "configSource")
-    builder = text(predicate, "builder", "id")
-    repository, ref = _repository(source.get("uri"))
-    repositories: Sequence[str] = (repository,)
     if _TEKTON.match(text(predicate, "buildType")):  # the config source is the pipeline's source
         repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
+    else:
+        repository, ref = _repository(source.get("uri"))
+        repositories = [repository]
     return BuildOrigin(
-        "slsa-v0.2",
-        _distinct(repositories),
-        ref,
-        _path(source.get("entryPoint")),
-        _distinct([builder]),
+        kind="slsa-v0.2",
+        repositories=_distinct(repositories),
+        ref=ref,
+        workflow=_path(source.get("entryPoint")),
+        builders=_distinct([text(predicate, "builder", "id")]),
     )
 
 
@@ -330,33 +344,33 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     or the dependencies.
     """
     definition = mapping(predicate, "buildDefinition")
-    builder = text(predicate, "runDetails", "builder", "id")
     parameters = mapping(definition, "externalParameters")
     workflow = mapping(parameters, "workflow")
     dependencies = mappings(definition, "resolvedDependencies")
     path = _path(workflow.get("path"))
     ref = text(workflow, "ref")
+
     if workflow:
-        repositories: Sequence[str] = (_repository(workflow.get("repository"))[0],)
+        repository, _ref = _repository(workflow.get("repository"))
+        repositories = [repository]
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(parameters, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
-        repositories = _git_dependencies(
-            dependency for dependency in dependencies if dependency.get("name") == "inputs/result"
-        )
+        results = (item for item in dependencies if item.get("name") == "inputs/result")
+        repositories = _git_dependencies(results)
     elif isinstance(parameters.get("source"), str):  # GitLab
-        repositories = (_repository(parameters["source"])[0],)
+        repository, _ref = _repository(parameters["source"])
+        repositories = [repository]
         path = _path(parameters.get("entryPoint"))
     else:
         repositories = _git_dependencies(dependencies)
-        refs = {_repository(dependency.get("uri"))[1] for dependency in dependencies} - {""}
-        ref = refs.pop() if len(refs) == 1 else ""
+        ref = _only_ref(dependencies)
     return BuildOrigin(
-        "slsa-v1",
-        _distinct(repositories),
-        ref,
-        path,
-        _distinct([builder]),
+        kind="slsa-v1",
+        repositories=_distinct(repositories),
+        ref=ref,
+        workflow=path,
+        builders=_distinct([text(predicate, "runDetails", "builder", "id")]),
     )
 
 
@@ -370,23 +384,27 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     """Return the origin from a certificate's claims, which are keyed by the last number of each
     Fulcio extension.
     """
-    repository = claims.get("12", "")
     signer = claims.get("9", "")
     runner = claims.get("11", "")
-    config = claims.get("18", "")
+    repository = claims.get("12", "")
     ref = claims.get("14", "")
+    config = claims.get("18", "")  # REPOSITORY/WORKFLOW@REF
+
     workflow = ""
     # The ref's claim shows where the name ends: a file may be called `release.yml@x.yml`.
     if config.startswith(f"{repository}/") and config.endswith(f"@{ref}"):
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
+
+    builders = [signer]
     by_github = issuer.startswith("https://token.actions.githubusercontent.com")
-    runners = [f"https://github.com/actions/runner/{runner}"] if runner and by_github else []
+    if runner and by_github:
+        builders.append(f"https://github.com/actions/runner/{runner}")
     return BuildOrigin(
-        "certificate",
-        _distinct([repository]),
-        ref,
-        workflow,
-        _distinct([signer, *runners]),
+        kind="certificate",
+        repositories=_distinct([repository]),
+        ref=ref,
+        workflow=workflow,
+        builders=_distinct(builders),
     )
 
 
@@ -403,9 +421,23 @@ def _repository(uri: object) -> tuple[str, str]:
 
 def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the Git repositories among dependencies."""
-    uris = (text(dependency, "uri") for dependency in dependencies)
-    git_uris = (uri for uri in uris if uri.startswith("git+") or uri.endswith(".git"))
-    return [_repository(uri)[0] or uri for uri in git_uris]
+    repositories = []
+    for dependency in dependencies:
+        uri = text(dependency, "uri")
+        if uri.startswith("git+") or uri.endswith(".git"):
+            repository, _ref = _repository(uri)
+            repositories.append(repository or uri)
+    return repositories
+
+
+def _only_ref(dependencies: Iterable[Mapping[str, Any]]) -> str:
+    """Return the ref in the URIs of dependencies, or "" if there is none, or more than one."""
+    refs = set()
+    for dependency in dependencies:
+        _repository_url, ref = _repository(dependency.get("uri"))
+        if ref:
+            refs.add(ref)
+    return refs.pop() if len(refs) == 1 else ""
 
 
 def _path(value: object) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from task.errors import UnreachableError
 from task.forges.client import numbered
-from task.forges.host import Host, honest
-from task.forges.proposal import digest, fitted, overtaken, same
+from task.forges.host import Host, plausible
+from task.forges.proposal import digest, fitted, has_same_text, overtaken
 from task.model import Proposal, Proposed
 from task.plain_data import dig, elements
 
@@ -67,7 +67,7 @@ PAGE = "https://git.example.com/acme/deploy"
     ],
 )
 def test_an_invalid_page_url_is_replaced_with_the_repository_page(url: str, kept: bool) -> None:
-    assert honest(Proposed(url, "1", "open"), PAGE).url == (url if kept else PAGE)
+    assert plausible(Proposed(url, "1", "open"), PAGE).url == (url if kept else PAGE)
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_an_invalid_page_url_is_replaced_with_the_repository_page(url: str, kept
 )  # fmt: skip
 def test_an_invalid_merge_commit_id_is_discarded(commit: str, kept: bool) -> None:
     found = Proposed("", "1", "merged", merge_commit=commit)
-    assert honest(found, PAGE).merge_commit == (commit if kept else "")
+    assert plausible(found, PAGE).merge_commit == (commit if kept else "")
 
 
 def test_truncating_a_body_keeps_its_marks() -> None:
@@ -114,7 +114,7 @@ def test_a_long_title_is_cut(title: str, cut: str) -> None:
 def test_titles_and_bodies_are_compared_without_surrounding_whitespace(
     title: str, body: str, alike: bool
 ) -> None:
-    assert same(Proposed("", "1", "open", title, body), WANTED) is alike
+    assert has_same_text(Proposed("", "1", "open", title, body), WANTED) is alike
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from task.errors import (
     TaskError,
     UnreachableError,
 )
-from task.forges.client import ForgeAddress, ForgeToken, Reach, limited, unanswered, words
+from task.forges.client import ForgeAddress, ForgeToken, Reach, rate_limit_wait, unanswered, words
 from task.forges.places import FORGES
 from task.http import Response
 from task.secret import Secret
@@ -191,7 +191,7 @@ LIMITED = [
 
 @pytest.mark.parametrize(("said", "wait"), LIMITED)
 def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: float | None) -> None:
-    assert limited(said) == wait
+    assert rate_limit_wait(said) == wait
 
 
 def test_requests_without_an_answer_are_mapped_to_errors() -> None:

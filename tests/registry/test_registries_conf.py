@@ -150,7 +150,7 @@ OURS = RegistryConf("ours", "u", "reg.example", default=True)
 def test_the_matching_entry_is_found_for_each_image(
     entries: tuple[RegistryConf, ...], registry: str, repository: str, written: bool, expected: Any
 ) -> None:
-    assert find_registry(entries, registry, repository, written=written) == expected
+    assert find_registry(entries, registry, repository, has_registry=written) == expected
 
 
 @pytest.mark.parametrize(
