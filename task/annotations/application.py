@@ -339,9 +339,7 @@ class Requirement:
         if self.operator == "DoesNotExist":
             return self.key not in labels
         has_value = labels.get(self.key) in self.values
-        if self.operator == "In":
-            return has_value
-        return not has_value
+        return has_value if self.operator == "In" else not has_value
 
 
 # the operator names used in a Kubernetes selector's `matchExpressions`

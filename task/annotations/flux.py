@@ -310,10 +310,10 @@ def containers(
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """Return the image in a mapping, or None.
+    """Return the image in a mapping of the values, or None.
 
     The form is `image: {repository, tag}`, or `image` with an optional `tag` and an optional
-    `registry`.
+    `registry`. `path` is the mapping's key path, or "" for the top level.
     """
     raw = holder.get("image")
     if isinstance(raw, str):
@@ -323,8 +323,9 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
     image = _image(fields.get("repository"), fields)
     if image is None:
         return None
-    # Like Flux, rewrite a whole reference in `repository` in place.
-    if not isinstance(fields.get("tag"), str) and image.version:
+    # Like Flux, rewrite a whole reference in `repository`, such as `nginx:1.2`, in place.
+    has_own_tag = isinstance(fields.get("tag"), str)
+    if image.version and not has_own_tag:
         path = f"{path}.image.repository".lstrip(".")
     return Container(name, image, path or TOP)
 

@@ -71,9 +71,8 @@ class Reference:
         """Return whether the reference selects this Application, which is in the resource's
         namespace.
         """
-        if not glob_match(self.pattern, app.name):
-            return False
-        return all(requirement.met(app.labels) for requirement in self.labels)
+        has_name = glob_match(self.pattern, app.name)
+        return has_name and all(requirement.met(app.labels) for requirement in self.labels)
 
 
 # References by namespace and name; the name is "" if the pattern may match several names. With this
@@ -406,8 +405,7 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
         operator = text(raw, "operator")
         values = tuple(strings(raw, "values"))
         needs_values = operator in ("In", "NotIn")
-        has_right_values = bool(values) == needs_values
-        is_valid = key and operator in OPERATORS and has_right_values
+        is_valid = key and operator in OPERATORS and bool(values) == needs_values
         if not is_valid:
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"

@@ -398,13 +398,15 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
 
     `known` means that the key is spelled correctly, except for its prefix.
     """
-    # An alias may contain dots, so a key can be split at several places. Try the longest alias
-    # first.
+    # An entry's alias and a wrong key: `web.alow-tags`. An alias may contain dots, so a key can be
+    # split at several places. Try the longest alias first.
     splits = _splits(key)
     for prefix, suffix in splits:
         if prefix in listed.names:
             yield from _doubts_with_an_alias(key, prefix, suffix)
 
+    # A key from another version (`git-credentials`), an Application-wide key under any prefix
+    # (`other.git-branch`), or a misspelled key without a prefix (`image_list`).
     if normal_spelling(key) in FORMER:
         yield _former(key, "", key)
     for _, suffix in splits:
@@ -415,7 +417,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
     if similar_key:
         yield _near(key, similar_key)
 
-    # the prefix may be a misspelled alias, or be separated from the key by another character
+    # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
     by_spelling = {normal_spelling(name): name for name in sorted(listed.names)}
     for prefix, suffix in _splits(key, "." if known else "._-"):
         alias = by_spelling.get(normal_spelling(prefix), "")
@@ -423,9 +425,11 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
         if similar_key:
             yield _near(key, similar_key, alias)
 
-    for prefix, suffix in reversed(splits):  # none of the prefixes belongs to an entry
+    # A prefix that no entry has: `removed.allow-tags`.
+    for prefix, suffix in reversed(splits):
         yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, listed)
 
+    # Anything else.
     guess = nearest(key, all_keys, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     yield _doubt_of(

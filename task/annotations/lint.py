@@ -620,12 +620,14 @@ def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Ite
     """
     for reading in readings:
         yield from _tag_order_mistakes(app, reading)
-        name = reading.keys.name
-        if name and name == reading.keys.tag and not reading.keys.spec:
+        keys = reading.keys
+        is_same_key = keys.name != "" and keys.name == keys.tag
+        if is_same_key and not keys.spec:
             message = (
-                f"for {reading.entry.text!r}, helm.image-name and helm.image-tag are both {name!r}"
+                f"for {reading.entry.text!r}, helm.image-name and helm.image-tag are both"
+                f" {keys.name!r}"
             )
-            hint = f"use {_alias_of(reading)}.helm.image-spec: {name}"
+            hint = f"use {_alias_of(reading)}.helm.image-spec: {keys.name}"
             yield "image-list", "error", message, hint
 
 

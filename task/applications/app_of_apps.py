@@ -377,13 +377,11 @@ class FollowedApplications:
         reported.
         """
         if isinstance(error, TooManyRepositoriesError):
-            if not self._full:
-                yield Found(
-                    {},
-                    "",
-                    Trouble("source", f"--follow-apps: {error.message}", error.hint),
-                )
+            was_reported = self._full
             self._full = True
+            if not was_reported:
+                message = f"--follow-apps: {error.message}"
+                yield Found({}, "", Trouble("source", message, error.hint))
         elif isinstance(error, SourceError):
             # Do not suggest allowing the URL, because it comes from a manifest that others wrote.
             self._unreadable.add(folders[0].repo)
@@ -549,8 +547,8 @@ class _Branch:
             folders = references - self._files.keys() - done
 
     def _referred_to(self, folder: str) -> list[str]:
-        """Return the paths that a folder's kustomization refers to, if they are in the repository.
-        Return none for a broken kustomization, which is reported later.
+        """Return the paths that a folder's kustomization refers to, without those outside the
+        repository. Return [] for a broken kustomization, which is reported later.
         """
         path = kustomization_in(self._files, folder)
         if not path:

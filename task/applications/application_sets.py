@@ -131,8 +131,7 @@ class RenderedSets:
         """Return an ApplicationSet's "namespace/name"."""
         metadata = mapping(item.get("metadata"))
         namespace = metadata.get("namespace") or self._namespace
-        name = metadata.get("name") or "?"
-        return f"{namespace}/{name}"
+        return f"{namespace}/{metadata.get('name') or '?'}"
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
@@ -169,16 +168,11 @@ def _listed_cluster(entry: Any, where: str) -> NamedCluster:
     unknown_keys = sorted(set(entry) - _KEYS)
     if unknown_keys:
         raise UsageError(f"{where}: unknown key {unknown_keys[0]!r}", hint=_CLUSTERS)
-    labels = _strings_at(entry, "labels", where)
-    annotations = _strings_at(entry, "annotations", where)
+    labels = entry.get("labels") or {}
+    annotations = entry.get("annotations") or {}
+    for key, texts in (("labels", labels), ("annotations", annotations)):
+        is_mapping = isinstance(texts, dict)
+        if not is_mapping or not all(isinstance(value, str) for value in texts.values()):
+            raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
     project = str(entry.get("project") or "")
     return NamedCluster(name, server, project, labels=labels, annotations=annotations)
-
-
-def _strings_at(entry: Mapping[str, Any], key: str, where: str) -> dict[str, str]:
-    """Return the mapping of strings at a key, or {} if there is none. Raises UsageError."""
-    strings: dict[str, str] = entry.get(key) or {}
-    is_mapping = isinstance(strings, dict)
-    if not is_mapping or not all(isinstance(value, str) for value in strings.values()):
-        raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
-    return strings

@@ -82,21 +82,7 @@ class ClusterManifests:
                 references += _patterns_of(item)
 
         for scope in scopes:
-            readable_scope = scope
-            try:
-                needed = self._needed(scope, references)
-            except ForbiddenError as error:
-                # If we only have a Role in Argo CD's namespace, use the Applications in that
-                # namespace, unless the options exclude them.
-                app_in_home = Application(self._home, "", {}, ())
-                namespaces = Narrow(namespaces=self._narrow.namespaces)
-                if scope or not considered(app_in_home, namespaces):
-                    raise
-                why = "the step is not allowed to list Applications in all namespaces"
-                self._log("info", f"{why}: using only those in namespace {self._home!r}")
-                self._log("debug", f"{error.message}; {error.hint}")
-                readable_scope = self._home
-                needed = self._needed(readable_scope, references)
+            readable_scope, needed = self._needed_if_allowed(scope, references)
             for item in self._in_full(readable_scope, needed):
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
@@ -129,6 +115,28 @@ class ClusterManifests:
             self._log("debug", "the cluster does not have the ImageUpdater CRD")
         return []
 
+    def _needed_if_allowed(
+        self,
+        scope: str,
+        references: Sequence[_Reference],
+    ) -> tuple[str, list[Item]]:
+        """Return the scope that we are allowed to read, and the result of `_needed` for it.
+
+        If we only have a Role in Argo CD's namespace, use the Applications in that namespace,
+        unless the options exclude them. In that case, raises `ForbiddenError`.
+        """
+        try:
+            return scope, self._needed(scope, references)
+        except ForbiddenError as error:
+            app_in_home = Application(self._home, "", {}, ())
+            namespaces = Narrow(namespaces=self._narrow.namespaces)
+            if scope or not considered(app_in_home, namespaces):
+                raise
+            why = "the step is not allowed to list Applications in all namespaces"
+            self._log("info", f"{why}: using only those in namespace {self._home!r}")
+            self._log("debug", f"{error.message}; {error.hint}")
+        return self._home, self._needed(self._home, references)
+
     def _needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
         """Return the Applications that may concern this run, reduced to their names, because
         annotations and managedFields are large.
@@ -155,15 +163,18 @@ class ClusterManifests:
         return needed
 
     def _may_concern_run(self, item: Item, references: Sequence[_Reference]) -> bool:
-        """Return whether an Application must be read in full. If not, and it has our annotations,
-        add it to `passed_over`.
+        """Return whether an Application must be read in full: an ImageUpdater references it, or its
+        annotations may concern the run. If not, and it has our annotations, add it to
+        `passed_over`.
         """
         namespace, name = _namespace_and_name(item)
         for updater_namespace, pattern in references:
             if updater_namespace == namespace and glob_match(pattern, name):
                 return _passes_narrowing(item, self._narrow)
+
         annotations = mapping(item.get("metadata")).get("annotations") or {}
-        if not any(key.startswith(self._prefix) for key in annotations):
+        has_our_annotations = any(key.startswith(self._prefix) for key in annotations)
+        if not has_our_annotations:
             return False
         if self._wanted(item) and _passes_narrowing(item, self._narrow):
             return True

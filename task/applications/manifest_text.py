@@ -172,7 +172,8 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if isinstance(data, dict):
         kind = str(data.get("kind", ""))
         items = data.get("items")
-        if not kind.endswith("List") or not isinstance(items, list):
+        is_list = kind.endswith("List") and isinstance(items, list)
+        if not is_list:
             yield Found(data, where)
             return
         # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList

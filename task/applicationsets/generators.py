@@ -150,11 +150,8 @@ class Generators:
         try:
             return self.filler.text(str(value), outer, missing_key="error")
         except Malformed as error:
-            key_is_missing = (
-                "map has no entry for key" in error.message
-                or "can't evaluate field" in error.message
-            )
-            if key_is_missing:
+            missing_key_messages = ("map has no entry for key", "can't evaluate field")
+            if any(message in error.message for message in missing_key_messages):
                 return str(value)
             raise Malformed(
                 f'failed to pre-resolve Values key "{name}": {error.message}',
@@ -527,10 +524,7 @@ def merged(row: Any, other: Any) -> Any:
     result = type(row)(row)  # a copy
     for key, value in other.items():
         both_are_mappings = isinstance(value, dict) and isinstance(result.get(key), dict)
-        if both_are_mappings:
-            result[key] = merged(result[key], value)
-        else:
-            result[key] = value
+        result[key] = merged(result[key], value) if both_are_mappings else value
     return result
 
 
@@ -615,9 +609,7 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
                 " empty"
             )
         has_value = key in labels and labels[key] in values
-        if operator == "In":
-            return has_value
-        return not has_value
+        return has_value if operator == "In" else not has_value
     if operator == "Exists":
         return key in labels
     if operator == "DoesNotExist":

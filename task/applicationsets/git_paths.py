@@ -25,17 +25,12 @@ def folders_of(files: Iterable[str]) -> list[str]:
     """
     folders: set[str] = set()
     for path in files:
-        folder = _parent(path)
+        folder = path.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
-            folder = _parent(folder)
+            folder = folder.rpartition("/")[0]  # the parent
     # a dot at the start of the path, or after a slash
     return sorted(folder for folder in folders if "/." not in f"/{folder}")
-
-
-def _parent(path: str) -> str:
-    """Return the folder that contains a file or folder, or "" at the top."""
-    return path.rpartition("/")[0]
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:

@@ -82,8 +82,10 @@ def _until(start: int, stop: int, step: int) -> list[int]:
     return list(numbers)
 
 
-def _default(fallback: Any, *given: Any) -> Any:
-    return given[0] if given and truth(given[0]) else fallback
+def _default(fallback: Any, *values: Any) -> Any:
+    """Run `default`: return the value, or the fallback if it is missing or empty."""
+    value = values[0] if values else None
+    return value if truth(value) else fallback
 
 
 def _ternary(yes: Any, no: Any, condition: Any) -> Any:
@@ -105,8 +107,9 @@ def _dict(*pairs: Any) -> AnyMap:
 def _set(given: Any, key: Any, value: Any) -> GoMap:
     if given is None:
         raise FailedTemplate("assignment to entry in nil map")
-    mapping(given)[text(key)] = value
-    return mapping(given)
+    target = mapping(given)
+    target[text(key)] = value
+    return target
 
 
 def _unset(given: Any, key: Any) -> GoMap:
@@ -148,7 +151,10 @@ def _merge_into(target: Any, *others: Any, overwrite: bool = False, depth: int =
 
 
 def _deep_copy(value: Any) -> Any:
-    """Run `deepCopy`. The size is limited, because a map may contain another map several times."""
+    """Run `deepCopy`: return a copy of a value, with copies of all maps and lists in it.
+
+    The size is limited, because a map may contain another map several times.
+    """
     if value is None:
         raise FailedTemplate("reflect: call of reflect.Value.Type on zero Value")
     remaining_values = LONGEST_TEXT
@@ -312,24 +318,28 @@ def _from_yaml(kind: type, name: str, value: Any) -> Any:
 
 
 def _go_kind(value: Any) -> str:
-    return {"nil": "invalid", "list": "slice"}.get(named(value), named(value))
+    """Return the name of a value's kind in Go's `reflect`."""
+    kinds = {"nil": "invalid", "list": "slice"}
+    return kinds.get(named(value), named(value))
 
 
 def _type(value: Any) -> str:
-    names = {
+    """Return the name of a value's type in Go."""
+    types = {
         "nil": "<nil>",
         "list": "[]interface {}",
         "map": "map[string]interface {}",
     }
-    return names.get(named(value), named(value))
+    return types.get(named(value), named(value))
 
 
-def _round(value: Any, places: Any, at: Any = 0.5) -> float:
-    """Round to decimal places; up if the rest is at least `at`."""
+def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
+    """Run `round`: round to decimal places, up if the fraction is at least the threshold."""
     scale = 10.0 ** max(min(number(places), 15), -15)
     scaled = _as_float(value) * scale
     fraction = scaled - math.floor(scaled)
-    rounded = math.ceil(scaled) if fraction >= _as_float(at) else math.floor(scaled)
+    rounds_up = fraction >= _as_float(threshold)
+    rounded = math.ceil(scaled) if rounds_up else math.floor(scaled)
     return rounded / scale
 
 

@@ -118,13 +118,13 @@ def _substr(start: Any, end: Any, value: Any) -> str:
     string.
     """
     raw = go_bytes(text(value))
-    first = number(start)
-    last = number(end)
-    if first < 0:
-        return go_text(raw[: max(last, 0)])
-    if last < 0 or last > len(raw):
-        return go_text(raw[first:])
-    return go_text(raw[first:last])
+    start_position = number(start)
+    end_position = number(end)
+    if start_position < 0:
+        return go_text(raw[: max(end_position, 0)])
+    if end_position < 0 or end_position > len(raw):
+        return go_text(raw[start_position:])
+    return go_text(raw[start_position:end_position])
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
@@ -222,12 +222,12 @@ def _indent(width: Any, value: Any) -> str:
     return " " * pad + value.replace("\n", "\n" + " " * pad)  # type: ignore[no-any-return]
 
 
-def _parted(value: Any, mark: str) -> str:
-    """Split words where the case changes, and at spaces, `_`, and `-`,
-    but not at dots (huandu/xstrings).
+def _parted(value: Any, separator: str) -> str:
+    """Run `kebabcase` or `snakecase`: separate words where the case changes, and at spaces, `_`,
+    and `-`, but not at dots (huandu/xstrings).
     """
-    split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value))
-    return re.sub(r"[\s_-]+", mark, split_at_case).lower()
+    split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", separator, text(value))
+    return re.sub(r"[\s_-]+", separator, split_at_case).lower()
 
 
 def _camel(value: Any) -> str:
@@ -243,19 +243,23 @@ def _title(value: Any) -> str:
     return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
 
 
-def _join(between: Any, values: Any) -> str:
-    listed = values if isinstance(values, list | tuple) else [values]
-    return joined((shown(item) for item in listed if item is not None), text(between))
+def _join(separator: Any, values: Any) -> str:
+    """Run `join`. A value that is not a list is treated as a one-item list."""
+    items = values if isinstance(values, list | tuple) else [values]
+    return joined((shown(item) for item in items if item is not None), text(separator))
 
 
-def _split_at(mark: Any, value: Any, most: int = -1) -> list[str]:
-    if not text(mark):
+def _split_at(separator: Any, value: Any, most: int = -1) -> list[str]:
+    """Run `splitList`: split at most `most` times. Without a separator, split into characters."""
+    if not text(separator):
         return list(text(value))
-    return text(value).split(text(mark), most)
+    return text(value).split(text(separator), most)
 
 
-def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:
-    return GoMap({f"_{at}": part for at, part in enumerate(_split_at(mark, value, most))})
+def _split_map(separator: Any, value: Any, most: int = -1) -> Mapping[str, str]:
+    """Run `split`: return a map with the keys `_0`, `_1`, and so on."""
+    parts = _split_at(separator, value, most)
+    return GoMap({f"_{number}": part for number, part in enumerate(parts)})
 
 
 def _quote(*values: Any) -> str:
@@ -344,7 +348,8 @@ def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
     return [*parts, value[end:]]
 
 
-def _found(pattern: Any, value: Any) -> str:
+def _regex_find(pattern: Any, value: Any) -> str:
+    """Run `regexFind`: return the first match, or ""."""
     match = _regex(text(pattern)).search(text(value))
     return str(match.group()) if match else ""
 
@@ -601,7 +606,7 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
         2,
         2,
     ),
-    "regexFind": Builtin(_found, 2, 2),
+    "regexFind": Builtin(_regex_find, 2, 2),
     "regexFindAll": Builtin(_find_all, 3, 3),
     "regexReplaceAll": Builtin(_replace_all, 3, 3),
     "regexReplaceAllLiteral": Builtin(lambda *given: _replace_all(*given, literal=True), 3, 3),
