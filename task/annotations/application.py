@@ -71,7 +71,7 @@ def parse_application(
 
     sync = _mapping_at(status, "sync")
     health = _mapping_at(status, "health")
-    destination = _deployed_to(_mapping_at(spec, "destination"))
+    destination = _mapping_at(spec, "destination")
     labels = _mapping_at(metadata, "labels")
     return Application(
         namespace=namespace,
@@ -83,7 +83,11 @@ def parse_application(
         sync=intern(_text(sync.get("status"))),
         health=intern(_text(health.get("status"))),
         project=intern(_text(spec.get("project"))),
-        destination=destination,
+        destination=Destination(
+            server=intern(_text(destination.get("server"))),
+            name=intern(_text(destination.get("name"))),
+            namespace=intern(_text(destination.get("namespace"))),
+        ),
         labels={
             intern(key): intern(value) for key, value in labels.items() if isinstance(value, str)
         },
@@ -112,14 +116,6 @@ def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
             "use a name that Kubernetes accepts",
         )
     return name, namespace
-
-
-def _deployed_to(raw: Mapping[str, Any]) -> Destination:
-    """Return the cluster and namespace in `spec.destination`."""
-    server, name, namespace = (
-        intern(_text(raw.get(key))) for key in ("server", "name", "namespace")
-    )
-    return Destination(server, name, namespace)
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:

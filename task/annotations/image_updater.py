@@ -117,6 +117,7 @@ def configure(
     for app in apps:
         matching = _matching(app, references)
         used.update(matching)
+        configured_app = app
         for position, reference in enumerate(matching):
             if reference not in settings_cache:
                 settings = reference_settings(reference.spec, reference.ref, reference.namespace)
@@ -125,11 +126,10 @@ def configure(
             settings = settings_cache[reference]
             applies = settings.annotations is not None or app.annotations.get("image-list")
             if applies:
-                configured.append(_configured(app, reference, settings))
+                configured_app = _configured(app, reference, settings)
                 problems += _rivals(app, reference, matching[position + 1 :])
                 break
-        else:  # no reference applies
-            configured.append(app)
+        configured.append(configured_app)
 
     if complete:
         every_reference = _exact_names_first(references)

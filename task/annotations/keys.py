@@ -277,7 +277,7 @@ def write_back_method(value: str) -> tuple[str, str]:
 
     kind, _, secret = credentials.partition(":")
     parts = secret.split("/")
-    is_secret_name = all(parts) and len(parts) <= 2  # namespace and name
+    is_secret_name = all(parts) and len(parts) <= 2  # <name>, or <namespace>/<name>
     if kind != "secret" or not is_secret_name:
         message = f"invalid git credentials source {credentials!r}"
         raise Faulty("write-back-method", value, message, "use git:secret:<namespace>/<name>")

@@ -207,9 +207,8 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
         total = applications_of_set[example.app.generated_by, example.app.origin]
         # A finding in every generated Application is a mistake in the template.
         is_in_template = len(occurrences) == total
-        if example.finding.field or is_in_template:
-            groups = [occurrences]
-        else:
+        groups = [occurrences]
+        if not example.finding.field and not is_in_template:
             groups = _by_message(occurrences)
         for first, *others in groups:
             finding = first.finding
