@@ -74,7 +74,7 @@ class Deployed:
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
     # the unsupported manifest key that prevents rendering the folder
-    strange: str = ""
+    unsupported: str = ""
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
@@ -165,7 +165,7 @@ def _deployed_by(
         exclude=_scalar(directory.get("exclude")),
         release=release,
         optional_values=helm.get("ignoreMissingValueFiles") is True,
-        strange=unsupported_key,
+        unsupported=unsupported_key,
         parent=parent,
     )
 
@@ -357,7 +357,7 @@ class FollowedApplications:
             yield from self._unopened(folders, error)
             return
         try:
-            branch, new_folders = self._look(kept, folders)
+            branch, new_folders = self._read_new_folders(kept, folders)
         except TaskError as error:
             yield self._problem(folders, error)
             return
@@ -366,7 +366,7 @@ class FollowedApplications:
             if folder.path and not branch.inside(folder.path):
                 yield _not_followed(folder.parent, branch.missing(folder.path))
         for folder, kind in new_folders:
-            for manifest in self._folder(folder, kind, branch):
+            for manifest in self._manifests_of(folder, kind, branch):
                 in_namespace = _in_namespace(manifest, folder.release.namespace)
                 for found in self._rendered_sets(in_namespace):
                     if found.trouble or found.item.get("kind") in KINDS:
@@ -389,7 +389,7 @@ class FollowedApplications:
         else:
             yield self._problem(folders, error)
 
-    def _look(
+    def _read_new_folders(
         self,
         kept: KeptRepository,
         folders: Sequence[Deployed],
@@ -418,7 +418,9 @@ class FollowedApplications:
         branch.read_kustomizations(kustomized)
         return branch, new_folders
 
-    def _folder(self, folder: Deployed, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
+    def _manifests_of(
+        self, folder: Deployed, kind: Kind | None, branch: _Branch
+    ) -> Iterator[Found]:
         """Yield a folder's manifests, rendered if needed, or the reason that it is not followed.
 
         `kind` is the tool that generates them. None means that the files are the manifests.
@@ -434,8 +436,10 @@ class FollowedApplications:
                 return
 
             hint = self._rendering.way_out(kind)
-            if folder.strange:  # overrides the hint, because --render would not help
-                hint = f"{folder.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
+            if folder.unsupported:  # overrides the hint, because --render would not help
+                hint = (
+                    f"{folder.parent} has {folder.unsupported}, which is not followed: {_CLUSTER}"
+                )
             if hint:
                 yield self._rendering.advice(kind, where, hint)
                 return
@@ -582,7 +586,7 @@ class _Branch:
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
-        if folder.strange:
+        if folder.unsupported:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:

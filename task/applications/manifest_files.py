@@ -87,8 +87,8 @@ class Folder:
         self._files_with_applications: set[str] = set()
 
     def found(self) -> Iterator[Found]:
-        """Yield the contents of the manifests, a problem for each unreadable file,
-        and the warnings.
+        """Yield the manifests in the folder's files, a problem for each unreadable file, and a
+        warning for each chart or kustomization that is not rendered.
         """
         for path in self._manifests:
             where = f"{self._prefix}{path}"
@@ -100,7 +100,7 @@ class Folder:
             if self._is_template(path, content):
                 continue
             for found in found_in(content, where):
-                if found.concerns_us and self._is_patch(path):
+                if found.concerns_us and self._is_patch(path):  # only a part of an Application
                     continue
                 if found.is_application:
                     self._files_with_applications.add(posixpath.normpath(path))
