@@ -382,44 +382,44 @@ def doubt(key: str, image_list: str) -> Doubt | None:
     """Return the doubt about a key that has no effect on these entries,
     or None for a key that has an effect.
     """
-    listed = read_image_list(image_list)
+    parsed_list = read_image_list(image_list)
     prefix, image_key = split_key(key)
     is_image_key = image_key != ""
-    prefix_is_listed = not prefix or prefix in listed.names
+    prefix_is_listed = not prefix or prefix in parsed_list.names
     if key in APPLICATION_KEYS or (is_image_key and prefix_is_listed):
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    return next(_doubts(key, listed, known=is_image_key))  # the most likely one
+    return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))  # the most likely one
 
 
-def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
+def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iterator[Doubt]:
     """Yield possible interpretations of a key, the most likely first.
 
-    `known` means that the key is spelled correctly, except for its prefix.
+    `correctly_spelled` means that only the prefix of the key may be wrong.
     """
     # An entry's alias and a wrong key: `web.alow-tags`. An alias may contain dots, so a key can be
     # split at several places. Try the longest alias first.
     splits = _splits(key)
     for prefix, suffix in splits:
-        if prefix in listed.names:
+        if prefix in image_list.names:
             yield from _doubts_with_an_alias(key, prefix, suffix)
 
     # A key from another version (`git-credentials`), an Application-wide key under any prefix
-    # (`other.git-branch`), or a misspelled key without a prefix (`image_list`).
+    # (`other.git-branch`), or a misspelled key without a prefix (`allow_tags`).
     if normal_spelling(key) in FORMER:
         yield _former(key, "", key)
     for _, suffix in splits:
         if suffix in APPLICATION_KEYS:
             yield _level(key, suffix)
     all_keys = (*APPLICATION_KEYS, *IMAGE_KEYS)
-    similar_key = "" if known else nearest(key, all_keys)
+    similar_key = "" if correctly_spelled else nearest(key, all_keys)
     if similar_key:
         yield _near(key, similar_key)
 
     # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
-    by_spelling = {normal_spelling(name): name for name in sorted(listed.names)}
-    for prefix, suffix in _splits(key, "." if known else "._-"):
+    by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
+    for prefix, suffix in _splits(key, "." if correctly_spelled else "._-"):
         alias = by_spelling.get(normal_spelling(prefix), "")
         similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
         if similar_key:
@@ -427,7 +427,7 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
 
     # A prefix that no entry has: `removed.allow-tags`.
     for prefix, suffix in reversed(splits):
-        yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, listed)
+        yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, image_list)
 
     # Anything else.
     guess = nearest(key, all_keys, len(key) // 3)
@@ -457,7 +457,7 @@ def _doubts_with_an_unknown_prefix(
     key: str,
     prefix: str,
     suffix: str,
-    listed: ImageList,
+    image_list: ImageList,
 ) -> Iterator[Doubt]:
     """Yield possible interpretations of a key that consists of a prefix that no entry has, a dot,
     and `suffix`.
@@ -466,7 +466,7 @@ def _doubts_with_an_unknown_prefix(
         yield _former(key, prefix, suffix)
     similar_key = nearest(suffix, IMAGE_KEYS)
     if similar_key:
-        yield _orphan(key, prefix, similar_key, listed)
+        yield _orphan(key, prefix, similar_key, image_list)
 
 
 def _doubt_of(
@@ -488,11 +488,11 @@ def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
     return [(key[:position], key[position + 1 :]) for position in positions]
 
 
-def _near(key: str, known: str, alias: str = "") -> Doubt:
+def _near(key: str, known_key: str, alias: str = "") -> Doubt:
     """Return the doubt about a near miss of a known key, alone or under an alias."""
-    if known == "tag-match":  # the old name
-        known = "allow-tags"
-    correct_key = f"{alias}.{known}" if alias else known
+    if known_key == "tag-match":  # the old name
+        known_key = "allow-tags"
+    correct_key = f"{alias}.{known_key}" if alias else known_key
     return _doubt_of(
         "near",
         f"unknown annotation {key!r}",
@@ -513,20 +513,22 @@ def _former(key: str, prefix: str, suffix: str) -> Doubt:
     )
 
 
-def _level(key: str, known: str) -> Doubt:
+def _level(key: str, known_key: str) -> Doubt:
     """Return the doubt about an Application-wide key under a prefix."""
-    hint = f"use {known} for the whole Application"
-    return _doubt_of("level", f"{key} has no effect: {known} has no per-image form", hint, known)
+    hint = f"use {known_key} for the whole Application"
+    return _doubt_of(
+        "level", f"{key} has no effect: {known_key} has no per-image form", hint, known_key
+    )
 
 
-def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
+def _orphan(key: str, prefix: str, known_key: str, image_list: ImageList) -> Doubt:
     """Return the doubt about a per-image key whose prefix does not belong to an entry."""
-    similar_alias = nearest(prefix, listed.shown)
-    aliases = ", ".join(listed.shown[:SHOWN])
-    if len(listed.shown) > SHOWN:
+    similar_alias = nearest(prefix, image_list.shown)
+    aliases = ", ".join(image_list.shown[:SHOWN])
+    if len(image_list.shown) > SHOWN:
         aliases = f"{aliases}, …"
     if similar_alias:
-        meant = f"{similar_alias}.{known}"
+        meant = f"{similar_alias}.{known_key}"
         hint = f"did you mean {meant}? The aliases are {aliases}"
     else:
         meant = ""

@@ -437,16 +437,16 @@ def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> It
 
     `impossible_entries` are the texts of entries that cannot be images.
     """
-    listed = read_image_list(app.annotations.get("image-list", ""))
+    image_list = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
-    for entry in listed.entries:
+    for entry in image_list.entries:
         if entry.text in impossible_entries:
             continue
         if entry.image.repository != entry.image.repository.lower():
             yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _unusable_alias(entry.alias)
-        own = settings(annotated, listed.prefixes(entry))
+        own = settings(annotated, image_list.prefixes(entry))
         yield from _helm_keys(entry, own)
         yield from _several_kinds(app, entry, own)
         yield from _range_in_strategy(entry, own["update-strategy"])
@@ -640,8 +640,8 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
     rules = rules_of(policy)
     if not policy.tag_order or not rules.ordered:
         return
-    listed = read_image_list(app.annotations.get("image-list", ""))
-    own = settings(index(app.annotations), listed.prefixes(reading.entry))
+    image_list = read_image_list(app.annotations.get("image-list", ""))
+    own = settings(index(app.annotations), image_list.prefixes(reading.entry))
     key = own["tag-order"].key
     tag_order = parse_tag_order(policy.tag_order)
     for tag in _current_tags(app, reading):
@@ -750,7 +750,7 @@ def _helm_value(sub: Subscription) -> str:
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
 
-def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
+def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
     """Return a problem for each place in Git to which two Applications write different images,
     or the same image by different rules.
 
@@ -759,7 +759,7 @@ def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
     first_with_place: dict[tuple[str, ...], Subscription] = {}
     # one problem per place, no matter how many Applications share it
     problems: dict[tuple[str, ...], Finding] = {}
-    for sub in written:
+    for sub in subscriptions:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue

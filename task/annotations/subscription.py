@@ -212,18 +212,18 @@ class _Annotated:
 def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Annotated:
     """Read the annotations, given as (key, value), except where to write."""
     by_key = dict(annotations)
-    listed = read_image_list(by_key.get("image-list", ""))
+    image_list = read_image_list(by_key.get("image-list", ""))
     index = keys.index(by_key)
     flaws = []
-    for text, error in listed.unreadable:
+    for text, error in image_list.unreadable:
         trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
         flaws.append(Flaw(text, None, "image-list", text, trouble))
 
     readings = []
-    for entry in listed.entries:
-        settings = keys.settings(index, listed.prefixes(entry))
+    for entry in image_list.entries:
+        settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        cut_off = listed.cut.get(entry.text)
+        cut_off = image_list.cut.get(entry.text)
         if cut_off:
             reading = replace(reading, broken=True)
             message = f"{cut_off[0]!r} follows a comma, but commas separate entries"
@@ -267,15 +267,15 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
 
     AIU ignores a misspelled `allow-tags` and lets every tag through.
     """
-    listed = read_image_list(annotations.get("image-list", ""))
+    image_list = read_image_list(annotations.get("image-list", ""))
     flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
         if not doubt.governs or not value:
             continue
         prefixes_with_setting = index.get(doubt.meant, {})
-        for entry in listed.entries:
-            own_prefixes = listed.prefixes(entry)
+        for entry in image_list.entries:
+            own_prefixes = image_list.prefixes(entry)
             if doubt.name:
                 applies = doubt.name in own_prefixes
             else:  # an entry's own setting overrides the Application-wide form

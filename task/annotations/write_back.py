@@ -341,10 +341,10 @@ def _named_source(app: Application, name: str) -> Source:
     for index, source in enumerate(app.sources):
         if name == str(index):
             return source
-    known = ", ".join(
+    choices = ", ".join(
         source.name or source.ref or str(index) for index, source in enumerate(app.sources)
     )
-    hint = f"use a name, a ref, or a zero-based index: {known}"
+    hint = f"use a name, a ref, or a zero-based index: {choices}"
     raise Faulty("write-back-source", name, f"there is no source {name!r}", hint)
 
 

@@ -352,12 +352,12 @@ class FollowedApplications:
         if repo in self._unreadable:
             return
         try:
-            kept = self._repositories.of(repo)
+            repository = self._repositories.of(repo)
         except TaskError as error:
             yield from self._unopened(folders, error)
             return
         try:
-            branch, new_folders = self._read_new_folders(kept, folders)
+            branch, new_folders = self._read_new_folders(repository, folders)
         except TaskError as error:
             yield self._problem(folders, error)
             return
@@ -391,7 +391,7 @@ class FollowedApplications:
 
     def _read_new_folders(
         self,
-        kept: KeptRepository,
+        repository: KeptRepository,
         folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
         """Read the files that are needed to find the Applications in these folders.
@@ -400,7 +400,7 @@ class FollowedApplications:
         its manifests.
         """
         names = [Place(folder.path, "names") for folder in folders]
-        branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
+        branch = _Branch(repository, repository.snapshot(folders[0].revision, names))
         new_folders = []
         for folder in folders:
             if not branch.inside(folder.path):
@@ -487,8 +487,8 @@ class FollowedApplications:
 class _Branch:
     """A repository branch, and the files read from it so far."""
 
-    def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
-        self._kept = kept
+    def __init__(self, repository: KeptRepository, names: Snapshot) -> None:
+        self._repository = repository
         self._snapshot = names
         self.repo = names.repo
         self.name = names.branch
@@ -534,7 +534,7 @@ class _Branch:
         """Read all of these paths at once."""
         to_read = [Place(path, want) for path in dict.fromkeys(paths)]
         if to_read:
-            self._files.update(self._kept.read_more(self._snapshot, to_read).files)
+            self._files.update(self._repository.read_more(self._snapshot, to_read).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
         """Read these folders and the folders and files their kustomizations refer to.
@@ -566,11 +566,11 @@ class _Branch:
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in or below a folder, or the file at that path."""
-        return self._kept.read_more(self._snapshot, [Place(path, "files")]).files
+        return self._repository.read_more(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
         """Return whether the file exists."""
-        return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
+        return bool(self._repository.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
         """Return the files that contain a folder's Applications, or None if Helm or Kustomize must

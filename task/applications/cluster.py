@@ -275,21 +275,21 @@ class ArgoCDManifests:
         """Return the namespaces and names of the Applications to read in full. Add the others to
         `passed_over`, if they are annotated.
         """
-        listed = self._api.list_applications(
+        items = self._api.list_applications(
             projects=self._projects,
             selector=self._narrow.selector,
             namespace=namespace,
         )
-        self._listed += len(listed)
+        self._listed += len(items)
         keys = set[tuple[str, str]]()
-        for item in listed:
+        for item in items:
             key = _namespace_and_name(item)
             _, name = key
             if name and self._wanted(item) and _passes_narrowing(item, self._narrow):
                 keys.add(key)
 
         in_order = []
-        for item in listed:
+        for item in items:
             key = _namespace_and_name(item)
             if key in keys:
                 in_order.append(key)

@@ -72,7 +72,7 @@ class Repositories:
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         self._open = repository
         self._opened: list[SnapshotReader] = []
-        self._kept: dict[str, KeptRepository] = {}
+        self._repositories: dict[str, KeptRepository] = {}
         self._named = 0
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
         self._paths: dict[tuple[str, str], list[str]] = {}
@@ -84,8 +84,8 @@ class Repositories:
         repositories count toward the limit.
         """
         key = repository_key(repo)
-        if key in self._kept:
-            return self._kept[key]
+        if key in self._repositories:
+            return self._repositories[key]
 
         if named and self._named >= MOST_REPOSITORIES:
             message = f"the manifests refer to more than {MOST_REPOSITORIES} repositories"
@@ -96,16 +96,16 @@ class Repositories:
         self._named += named
         reader = self._open(repo)
         self._opened.append(reader)
-        self._kept[key] = KeptRepository(reader)
-        return self._kept[key]
+        self._repositories[key] = KeptRepository(reader)
+        return self._repositories[key]
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
         """Return the paths of all files at the tip of the branch. Raises Git's errors."""
         branch = (repo, revision)
         if branch not in self._paths:
-            kept = self.of(repo)
+            repository = self.of(repo)
             try:
-                snapshot = kept.snapshot(revision, [Place("", "names")])
+                snapshot = repository.snapshot(revision, [Place("", "names")])
             except SourceError as error:
                 raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
             self._paths[branch] = list(snapshot.files)
@@ -119,8 +119,8 @@ class Repositories:
         texts_read = self._texts.setdefault((repo, revision), {})
         missing = [path for path in paths if path not in texts_read]
         if missing:
-            kept = self.of(repo)
-            snapshot = kept.snapshot(revision, [Place(path) for path in missing])
+            repository = self.of(repo)
+            snapshot = repository.snapshot(revision, [Place(path) for path in missing])
             for path, file in snapshot.files.items():
                 if file.problem:
                     raise Malformed(

@@ -92,13 +92,13 @@ class _Sources:
         self.left_out: list[str] = []
         self.links = set[str]()
 
-    def texts(self, below: str) -> dict[str, str]:
+    def texts(self, folder: str) -> dict[str, str]:
         """Return the contents of the files in or below a folder, except those that cannot be
         rendered.
 
         Raises Malformed for a link in a chart.
         """
-        files = self._read(below)
+        files = self._read(folder)
         self.left_out.extend(path for path, file in files.items() if file.problem)
         self.links.update(path for path, file in files.items() if file.mode == LINK)
         if self._kind == "helm" and self.links:

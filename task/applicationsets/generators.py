@@ -177,14 +177,16 @@ class Generators:
         """Return the parameters in `elementsYaml`, a list of mappings as YAML. Raises Malformed."""
         self.filler.budget.read(len(text))
         try:
-            listed = go_yaml.load(text)
+            elements = go_yaml.load(text)
         except Malformed as error:
             raise Malformed(f"error unmarshling decoded ElementsYaml {error.message}") from None
-        if listed is None:
+        if elements is None:
             return []
-        if not isinstance(listed, list) or not all(isinstance(element, dict) for element in listed):
+        if not isinstance(elements, list) or not all(
+            isinstance(element, dict) for element in elements
+        ):
             raise Malformed("error unmarshling decoded ElementsYaml: it is not a list of mappings")
-        return [go_value(element) for element in listed]
+        return [go_value(element) for element in elements]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of a `clusters` generator."""

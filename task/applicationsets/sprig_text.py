@@ -294,8 +294,8 @@ def _regex(pattern: str) -> Any:
 
 
 def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
-    found = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
-    return found if number(most) < 0 else found[:most]
+    matches = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
+    return matches if number(most) < 0 else matches[:most]
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
@@ -371,10 +371,10 @@ def _semver(value: Any) -> Printable:
 
 def _semver_compare(constraint: Any, value: Any) -> bool:
     version = parse_version(text(value))
-    wanted = parse_range(text(constraint))
+    version_range = parse_range(text(constraint))
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
-    return wanted.admits(version)
+    return version_range.admits(version)
 
 
 def _extension(value: Any) -> str:
@@ -437,13 +437,13 @@ def _hostname(host: str) -> str:
     return hostname
 
 
-def url_join(given: Any) -> str:
+def url_join(parts: Any) -> str:
     """Run `urlJoin`: build a URL from its parts, as Go's `URL.String` does."""
     scheme, host, path, query, opaque, fragment = (
-        _url_part(mapping(given), key)
+        _url_part(mapping(parts), key)
         for key in ("scheme", "host", "path", "query", "opaque", "fragment")
     )
-    user = _userinfo(_url_part(mapping(given), "userinfo"))
+    user = _userinfo(_url_part(mapping(parts), "userinfo"))
     url = f"{scheme}:" if scheme else ""
     url += opaque or _authority_and_path(scheme, user, host, path)
     if query:
@@ -473,9 +473,9 @@ def _bad_url(why: str) -> FailedTemplate:
     return FailedTemplate(f"unable to parse url: {why}")
 
 
-def _url_part(given: AnyMap, key: str) -> str:
+def _url_part(parts: AnyMap, key: str) -> str:
     """Return a part of the URL, or "" if it is missing. Raises FailedTemplate."""
-    value = given.get(key, "")
+    value = parts.get(key, "")
     if not isinstance(value, str):
         raise FailedTemplate(
             f"unable to parse {key} key, must be of type string, but {named(value)} found"
