@@ -113,8 +113,10 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
     if word.lower() == "digest" and after_colon:
         return f"set {key}: digest, and use {entry_with(entry, after_colon)} in image-list"
     if word.lower().startswith("reg"):
-        allow_tags = key_of(entry, "allow-tags")
-        return f"set {allow_tags}: regexp:{after_colon}, and set the strategy separately"
+        return (
+            f"set {key_of(entry, 'allow-tags')}: regexp:{after_colon}, and set the strategy"
+            " separately"
+        )
     return ""
 
 

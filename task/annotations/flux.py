@@ -53,7 +53,9 @@ def subscribe_helm_release(
     source = Source(repo, folder, branch, kind="Helm")
     release = _release(item, source, origin)
     flaws = _switch_flaws(annotations)
-    if not _is_updated(annotations):
+    _, automated = _policy(annotations, "automated")
+    _, ignored = _policy(annotations, "ignore")
+    if automated != "true" or ignored == "true":
         return Subscribed(release, (), tuple(flaws))
 
     values = mapping(item, "spec", "values")
@@ -106,13 +108,6 @@ def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
         elif isinstance(value, str):
             annotations[str(key)] = value.strip()
     return annotations
-
-
-def _is_updated(annotations: Mapping[str, str]) -> bool:
-    """Return whether the release is `automated`, and `ignore` is not set."""
-    _, automated = _policy(annotations, "automated")
-    _, ignored = _policy(annotations, "ignore")
-    return automated == "true" and ignored != "true"
 
 
 def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:

@@ -268,16 +268,7 @@ def _references_of_all(
             problems.append(_resource_warning(origin, f"{title}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
-            # Up to v1.1, AIU read the Applications' namespace from this field.
-            if spec.get("namespace") not in (None, "", own_namespace):
-                message = (
-                    "spec.namespace is no longer read; only Applications in namespace"
-                    f" {own_namespace!r} are referenced"
-                )
-                hint = "move the ImageUpdater to its Applications' namespace"
-                problems.append(
-                    _resource_warning(origin, f"{title}: {message}", hint, ("spec", "namespace"))
-                )
+            problems += _namespace_warnings(spec, own_namespace, title, origin)
             for reference in _of_resource(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 is_exact = not _WILD.search(pattern) and "\\" not in pattern
@@ -287,6 +278,25 @@ def _references_of_all(
             message = f"{title} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint))
     return references, problems
+
+
+def _namespace_warnings(
+    spec: Mapping[str, Any],
+    namespace: str,
+    title: str,
+    origin: str,
+) -> Iterator[Problem]:
+    """Yield a warning if `spec.namespace` is not the resource's own namespace.
+
+    Up to v1.1, AIU read the Applications' namespace from this field.
+    """
+    if spec.get("namespace") not in (None, "", namespace):
+        message = (
+            f"{title}: spec.namespace is no longer read; only Applications in namespace"
+            f" {namespace!r} are referenced"
+        )
+        hint = "move the ImageUpdater to its Applications' namespace"
+        yield _resource_warning(origin, message, hint, ("spec", "namespace"))
 
 
 def _in_order(
@@ -333,10 +343,7 @@ def _of_resource(
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
-        raise Malformed(
-            "spec.applicationRefs is empty",
-            "add an entry with namePattern",
-        )
+        raise Malformed("spec.applicationRefs is empty", "add an entry with namePattern")
     updater = "/".join(full_name)
     references = []
     is_rejected = False

@@ -137,8 +137,8 @@ def read_image_list(text: str) -> ImageList:
         else:
             unreadable.append((piece, parsed))
     cut_parts: dict[str, list[str]] = {}
-    for number, owner in cut.items():
-        cut_parts.setdefault(pieces[owner], []).append(pieces[number])
+    for number, entry_number in cut.items():
+        cut_parts.setdefault(pieces[entry_number], []).append(pieces[number])
 
     prefixes_of_aliases = [prefixes(entry) for entry in entries if entry.alias]
     aliases = frozenset(chain.from_iterable(prefixes_of_aliases))

@@ -143,8 +143,7 @@ def _deployed_by(
     path = _scalar(source.get("path"))
     if not path:
         return
-    first_part, *_ = posixpath.normpath(path).split("/")
-    if first_part == "..":
+    if posixpath.normpath(path).split("/")[0] == "..":
         yield NoFolder("outside", path, parent)
         return
 

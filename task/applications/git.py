@@ -123,10 +123,7 @@ class Repositories:
             snapshot = repository.snapshot(revision, [Place(path) for path in missing])
             for path, file in snapshot.files.items():
                 if file.problem:
-                    raise Malformed(
-                        f"cannot read {path!r}: {file.problem}",
-                        "save it as UTF-8",
-                    )
+                    raise Malformed(f"cannot read {path!r}: {file.problem}", "save it as UTF-8")
                 texts_read[path] = file.text
         return {path: texts_read[path] for path in paths if path in texts_read}
 

@@ -326,8 +326,7 @@ class Generators:
         if not filled:
             return row
         if self.filler.go:
-            same_type = type(row)
-            return same_type({**row, "values": GoMap(filled)})
+            return type(row)({**row, "values": GoMap(filled)})
         return row | {f"values.{key}": value for key, value in filled.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
@@ -595,9 +594,10 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
-    is_mapping = isinstance(expression, dict)
-    values = (expression.get("values") or []) if is_mapping else []
-    if not is_mapping or not isinstance(values, list):
+    values = None
+    if isinstance(expression, dict):
+        values = expression.get("values") or []
+    if not isinstance(values, list):
         raise Malformed(
             "error parsing label selector: an expression is not a mapping, or its values are not a"
             " list"
