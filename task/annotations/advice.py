@@ -27,19 +27,20 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the value as a version range, with spaces instead of commas, or "" if the value might
+    """Return the version range in a value, with spaces instead of commas, or "" if the value might
     mean something else.
 
-    `1.2.3` and `*` are valid ranges too, but people use the first to mean a single tag, and the
-    second to mean any tag.
+    The range may follow `semver:`. `1.2.3` and `*` are valid ranges too, but people use the first
+    to mean a single tag, and the second to mean any tag.
     """
-    word, colon, rest = text.partition(":")
-    has_prefix = bool(colon) and word.strip().lower() == "semver"
-    written = rest if has_prefix else text
-    version_range = " ".join(written.replace(",", " ").split())
-    if not has_prefix and not _has_range_syntax(version_range):
-        return ""
-    if not any(letter.isdigit() for letter in version_range):
+    keyword, colon, after_colon = text.partition(":")
+    has_keyword = bool(colon) and keyword.strip().lower() == "semver"
+    range_text = after_colon if has_keyword else text
+    version_range = " ".join(range_text.replace(",", " ").split())
+
+    is_range = has_keyword or _has_range_syntax(version_range)
+    has_digit = any(letter.isdigit() for letter in version_range)
+    if not is_range or not has_digit:
         return ""
     try:
         parse_range(version_range)
@@ -55,8 +56,8 @@ def _has_range_syntax(text: str) -> bool:
     return "||" in text or " - " in text or bool(_WILD_PART.search(text))
 
 
-def listed_as(entry: Entry, constraint: str) -> str:
-    """Return the `image-list` entry with this constraint.
+def entry_with(entry: Entry, constraint: str) -> str:
+    """Return the `image-list` entry as text, with this constraint instead of its own.
 
     The entry gets an alias if the constraint contains `=`.
 
@@ -78,82 +79,96 @@ def key_of(entry: Entry, key: str) -> str:
 def on_allow_tags(entry: Entry, key: str, value: str) -> str:
     """Return the advice for an `allow-tags` value that is a version range,
     or "" for any other value.
+
+    A range belongs in `image-list`.
     """
-    wanted = range_of(value)
-    if not wanted:
+    version_range = range_of(value)
+    if not version_range:
         return ""
-    if entry.constraint in ("", wanted):
-        move = f"use {listed_as(entry, wanted)} in image-list and remove {key}"
+    if entry.constraint in ("", version_range):
+        fix = f"use {entry_with(entry, version_range)} in image-list and remove {key}"
     else:
-        move = (
+        fix = (
             f"remove {key}: image-list already has the constraint {entry.constraint!r}; to change"
-            f" it, use {wanted!r}"
+            f" it, use {version_range!r}"
         )
     # `^1.2` is both a range and a regular expression
-    if wanted.startswith("^") and not value.lower().startswith("semver"):
-        return f"use regexp:{wanted} if you mean a tag prefix; for the range {wanted}, {move}"
-    return move
+    may_be_regexp = version_range.startswith("^") and not value.lower().startswith("semver")
+    if may_be_regexp:
+        return (
+            f"use regexp:{version_range} if you mean a tag prefix; for the range {version_range},"
+            f" {fix}"
+        )
+    return fix
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
     """Return the advice for an unknown `update-strategy`, or ""."""
-    word, colon, rest = (part.strip() for part in value.partition(":"))
-    if wanted := range_of(value):
-        return f"set {key}: semver, and use {listed_as(entry, wanted)} in image-list"
-    if colon and rest and word.lower() == "digest":
-        return f"set {key}: digest, and use {listed_as(entry, rest)} in image-list"
-    if colon and word.lower().startswith("reg"):
-        return f"set {key_of(entry, 'allow-tags')}: regexp:{rest}, and set the strategy separately"
+    version_range = range_of(value)
+    if version_range:
+        return f"set {key}: semver, and use {entry_with(entry, version_range)} in image-list"
+    word, colon, after_colon = (part.strip() for part in value.partition(":"))
+    if not colon:
+        return ""
+    if word.lower() == "digest" and after_colon:
+        return f"set {key}: digest, and use {entry_with(entry, after_colon)} in image-list"
+    if word.lower().startswith("reg"):
+        return (
+            f"set {key_of(entry, 'allow-tags')}: regexp:{after_colon}, and set the strategy"
+            " separately"
+        )
     return ""
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return the advice for a constraint that is a pattern or a tag to follow, or "" for any other
-    constraint.
+    """Return the advice for a constraint that is a pattern, a tag to follow, or a range after
+    `semver:`, or "" for any other constraint.
     """
-    word, colon, rest = (part.strip() for part in entry.constraint.partition(":"))
-    wanted = range_of(entry.constraint) if colon else ""
-    if wanted:
-        return f"use {listed_as(entry, wanted)}"
+    constraint = entry.constraint
+    word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
+    version_range = range_of(constraint) if colon else ""
+    if version_range:
+        return f"use {entry_with(entry, version_range)}"
+
+    move_to_allow_tags = (
+        f"use {entry_with(entry, '')} in image-list, and set {key_of(entry, 'allow-tags')}: "
+    )
     if colon and word.lower().startswith("reg"):
-        return (
-            f"use {listed_as(entry, '')} in image-list, and set"
-            f" {key_of(entry, 'allow-tags')}: regexp:{rest}"
-        )
-    if set(entry.constraint) <= TAG_LETTERS and not parse_version(entry.constraint):
-        return (
-            f"to follow the tag {entry.constraint!r}, set {key_of(entry, 'update-strategy')}:"
-            " digest"
-        )
-    if regexp := regexp_of_glob(entry.constraint):
-        return (
-            f"use {listed_as(entry, '')} in image-list, and set"
-            f" {key_of(entry, 'allow-tags')}: {regexp}"
-        )
+        return f"{move_to_allow_tags}regexp:{after_colon}"
+
+    is_tag_to_follow = set(constraint) <= TAG_LETTERS and not parse_version(constraint)
+    if is_tag_to_follow:
+        return f"to follow the tag {constraint!r}, set {key_of(entry, 'update-strategy')}: digest"
+
+    regexp = regexp_of_glob(constraint)
+    if regexp:
+        return f"{move_to_allow_tags}{regexp}"
     return ""
 
 
 def on_ignored_constraint(entry: Entry) -> str:
     """Return the advice for a constraint that the strategy ignores."""
-    if wanted := range_of(entry.constraint):
+    version_range = range_of(entry.constraint)
+    if version_range:
         return (
-            f"set {key_of(entry, 'update-strategy')}: semver to allow only {wanted}, or remove"
-            f" {wanted!r}"
+            f"set {key_of(entry, 'update-strategy')}: semver to allow only {version_range}, or"
+            f" remove {version_range!r}"
         )
     hint = on_constraint(entry)
+    without_constraint = entry_with(entry, "")
     if hint.startswith("to follow"):
-        return f"{hint}; to allow every tag, use {listed_as(entry, '')}"
-    return hint or f"use {listed_as(entry, '')}, and choose tags with allow-tags: regexp:…"
+        return f"{hint}; to allow every tag, use {without_constraint}"
+    return hint or f"use {without_constraint}, and choose tags with allow-tags: regexp:…"
 
 
-def blind_pattern(text: str) -> str:
-    """Return the pattern with its surrounding spaces, quotes, or slashes removed, or "" if it has
-    none.
+def unwrapped_pattern(pattern: str) -> str:
+    """Return a regular expression without surrounding spaces, quotes, or slashes, as a value of
+    `allow-tags`, or "" if it has none of these or is invalid without them.
 
-    Tags cannot contain these characters, so such a pattern never matches.
+    Tags cannot contain these characters, so a pattern with them never matches.
     """
-    bare = unwrapped(text)
-    if bare == text:
+    bare = unwrapped(pattern)
+    if bare == pattern:
         return ""
     try:
         allow_pattern(f"regexp:{bare}")
@@ -162,7 +177,7 @@ def blind_pattern(text: str) -> str:
     return f"regexp:{bare}"
 
 
-def blind_glob(glob: str) -> str:
+def impossible_character(glob: str) -> str:
     """Return the glob's first character that cannot be in a tag, or "" if there is none.
 
     A glob with such a character never matches.
@@ -174,14 +189,14 @@ def blind_glob(glob: str) -> str:
     return ""
 
 
-def on_blind_glob(glob: str) -> str:
+def on_impossible_glob(glob: str) -> str:
     """Return the advice for a glob that never matches.
 
     Most of these are regular expressions (AIU issue 1108).
     """
-    meant = glob_of_regexp(glob)
-    if meant:
-        return f"ignore-tags accepts globs: use {meant}"
+    equivalent_glob = glob_of_regexp(glob)
+    if equivalent_glob:
+        return f"ignore-tags accepts globs: use {equivalent_glob}"
     words = glob.strip("{}").split()
     if len(words) > 1:
         return f"separate globs with commas: {', '.join(words)}"
@@ -195,12 +210,13 @@ def glob_of_regexp(text: str) -> str:
     """Return the glob that is equivalent to a simple regular expression, with or without `regexp:`,
     or "" if there is no such glob.
     """
-    word, colon, rest = text.partition(":")
-    has_prefix = bool(colon) and word.strip().lower().startswith("reg")
-    regexp = rest.strip() if has_prefix else text
+    keyword, colon, after_colon = text.partition(":")
+    has_keyword = bool(colon) and keyword.strip().lower().startswith("reg")
+    regexp = after_colon.strip() if has_keyword else text
     inner = regexp.removeprefix("^").removesuffix("$")
     if not inner or not _SIMPLE.fullmatch(inner):
         return ""
+
     tokens = _TOKEN.findall(inner)
     glob = "".join(_AS_GLOB.get(token, token.removeprefix("\\")) for token in tokens)
     # A regular expression without anchors matches any part of a tag; a glob matches the whole tag.
@@ -212,49 +228,54 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Return whether the value of a Helm key is an image.
+    """Return whether a Helm annotation's value is an image, where it should be the name of a Helm
+    parameter.
 
-    Returns True for the entry's own image or an image with a tag, False for a key, and None if the
-    value could be either.
+    Returns True for the entry's own image and for an image with a tag or digest, False for
+    anything that is not an image, and None if the value could be either.
     """
     characters = set(value)
-    if characters.isdisjoint("/:@"):  # a key
-        return False
-    if not characters.isdisjoint("\\[{"):  # a path in the values, or a template
+    is_parameter_name = characters.isdisjoint("/:@")
+    is_path_or_template = not characters.isdisjoint("\\[{")
+    if is_parameter_name or is_path_or_template:
         return False
     image = live_image(value)
     if image is None:
         return False
-    is_own = image.identity == entry.image.identity or image.repository == entry.image.repository
-    if is_own or image.tag or image.digest:
+    own = entry.image
+    is_own_image = image.identity == own.identity or image.repository == own.repository
+    if is_own_image or image.tag or image.digest:
         return True
     return None
 
 
 def is_tag(value: str) -> bool:
-    """Return whether the value of a Helm key is a tag rather than a key.
+    """Return whether a Helm annotation's value is a tag, where it should be the name of a Helm
+    parameter.
 
     Examples of tags: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663).
     """
-    if not value or set(value) - TAG_LETTERS:
+    if not value or not set(value) <= TAG_LETTERS:
         return False
     if value == "latest" or parse_version(value) or _SHA.fullmatch(value):
         return True
-    if _last(value).lower().endswith((*_TAG_WORDS, *_NAME_WORDS, "image")):
-        return False  # a key
+    is_parameter_name = _last_part(value).endswith((*_TAG_WORDS, *_NAME_WORDS, "image"))
+    if is_parameter_name:
+        return False
     _, *later_parts = value.split(".")
     return any(part.isdigit() for part in later_parts)
 
 
-def is_tag_key(key: str) -> bool:
-    """Return whether a Helm key's name suggests a tag."""
-    return _last(key).lower().endswith(_TAG_WORDS)
+def is_tag_key(parameter: str) -> bool:
+    """Return whether a Helm parameter's name suggests a tag."""
+    return _last_part(parameter).endswith(_TAG_WORDS)
 
 
-def is_name_key(key: str) -> bool:
-    """Return whether a Helm key's name suggests an image name."""
-    return _last(key).lower().endswith(_NAME_WORDS)
+def is_name_key(parameter: str) -> bool:
+    """Return whether a Helm parameter's name suggests an image name."""
+    return _last_part(parameter).endswith(_NAME_WORDS)
 
 
-def _last(key: str) -> str:
-    return key.rpartition(".")[2]
+def _last_part(parameter: str) -> str:
+    """Return the last part of a dotted name, in lowercase."""
+    return parameter.rpartition(".")[2].lower()

@@ -55,7 +55,8 @@ def parse_application(
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
     name, namespace = _checked_name(metadata, namespace)
     sources, multi = _sources_of(spec, status)
-    live = tuple(map(intern, _only_texts(_mapping_at(status, "summary").get("images"))))
+    running_images = _only_texts(_mapping_at(status, "summary").get("images"))
+
     # Strip whitespace as AIU v1 does; v0 keeps it in some values. Intern the strings, because
     # thousands of Applications share them.
     annotations = {
@@ -65,32 +66,40 @@ def parse_application(
     }
     # The running images are more reliable than the values, which may be long. The values can
     # override a values file.
-    if live and "write-back-target" not in annotations and "image-list" in annotations:
+    if running_images and "image-list" in annotations and "write-back-target" not in annotations:
         sources = tuple(replace(source, values="") for source in sources)
+
+    sync = _mapping_at(status, "sync")
+    health = _mapping_at(status, "health")
+    destination = _mapping_at(spec, "destination")
+    labels = _mapping_at(metadata, "labels")
     return Application(
         namespace=namespace,
         name=name,
         annotations=annotations,
         sources=sources,
         multi=multi,
-        live=live,
-        sync=intern(_text(_mapping_at(status, "sync").get("status"))),
-        health=intern(_text(_mapping_at(status, "health").get("status"))),
+        live=tuple(map(intern, running_images)),
+        sync=intern(_text(sync.get("status"))),
+        health=intern(_text(health.get("status"))),
         project=intern(_text(spec.get("project"))),
-        destination=_deployed_to(_mapping_at(spec, "destination")),
+        destination=Destination(
+            server=intern(_text(destination.get("server"))),
+            name=intern(_text(destination.get("name"))),
+            namespace=intern(_text(destination.get("namespace"))),
+        ),
         labels={
-            intern(key): intern(value)
-            for key, value in _mapping_at(metadata, "labels").items()
-            if isinstance(value, str)
+            intern(key): intern(value) for key, value in labels.items() if isinstance(value, str)
         },
         origin=origin,
     )
 
 
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
-    """Return the name and the namespace, or the default namespace.
+    """Return an Application's name and namespace. `default` is used if it has no namespace.
 
-    Both values become part of the override file's and the state file's paths. Raises `Malformed`.
+    Both values become part of the override file's and the state file's paths. Raises `Malformed`
+    if they could change the path.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -107,13 +116,6 @@ def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
             "use a name that Kubernetes accepts",
         )
     return name, namespace
-
-
-def _deployed_to(raw: Mapping[str, Any]) -> Destination:
-    server, name, namespace = (
-        intern(_text(raw.get(key))) for key in ("server", "name", "namespace")
-    )
-    return Destination(server, name, namespace)
 
 
 def annotated(item: Mapping[str, Any], prefix: str, origin: str = "") -> Application | None:
@@ -136,14 +138,17 @@ def _sources_of(
     # Argo CD generates the hydrated branch from the dry source; AIU has read the dry source since
     # v1.3
     if isinstance(hydrator, dict):
-        dry = _source(_mapping_at(hydrator, "drySource"), status.get("sourceType"))
-        return (dry,), False
-    several = spec.get("sources")
-    if isinstance(several, list) and several:
+        dry_source = _source(_mapping_at(hydrator, "drySource"), status.get("sourceType"))
+        return (dry_source,), False
+
+    source_list = spec.get("sources")
+    if isinstance(source_list, list) and source_list:
         # `status.sourceTypes` has the same order as `spec.sources`. It is shorter or absent until
         # Argo CD has compared the sources.
-        types = elements(status, "sourceTypes")[: len(several)]
-        return tuple(_source(raw, kind) for raw, kind in zip_longest(several, types)), True
+        types = elements(status, "sourceTypes")[: len(source_list)]
+        sources = [_source(raw, kind) for raw, kind in zip_longest(source_list, types)]
+        return tuple(sources), True
+
     single = _mapping_at(spec, "source")
     if not single:
         return (), False
@@ -151,16 +156,27 @@ def _sources_of(
 
 
 def _source(raw: object, status_kind: object) -> Source:
-    """Return a source from the spec. Its kind in the status, if known, wins over its section."""
+    """Return a source from the spec.
+
+    `status_kind` is its kind in the Application's status. If it is known, it wins over the kind of
+    the source's section, such as `helm:`.
+    """
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)
     sections = {key: _mapping_at(raw, key) for key in SECTIONS if raw.get(key) is not None}
-    section: Kind = SECTIONS[next(iter(sections))] if sections else ""
-    helm, kustomize, plugin = (
-        sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin")
+    section: Kind = ""
+    if sections:
+        first_key = next(iter(sections))
+        section = SECTIONS[first_key]
+    kind = section
+    if isinstance(status_kind, str):
+        kind = KINDS.get(status_kind, section)
+    helm, kustomize, plugin, directory = (
+        sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin", "directory")
     )
     # Argo CD treats `./apps/web/` and `/apps/web` as `apps/web`, and `.` as the root.
     folders = [part for part in _text(raw.get("path")).split("/") if part not in ("", ".")]
+    has_values_object = isinstance(helm.get("valuesObject"), dict)
     return Source(
         repo=intern(_text(raw.get("repoURL"))),
         path="/".join(folders),
@@ -168,7 +184,7 @@ def _source(raw: object, status_kind: object) -> Source:
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
         name=_text(raw.get("name")),
-        kind=KINDS.get(status_kind, section) if isinstance(status_kind, str) else section,
+        kind=kind,
         section=section,
         parameters=tuple(
             Parameter(
@@ -186,30 +202,33 @@ def _source(raw: object, status_kind: object) -> Source:
         ),
         value_files=tuple(_only_texts(helm.get("valueFiles"))),
         values=_values_text(helm),
-        values_field="valuesObject" if isinstance(helm.get("valuesObject"), dict) else "values",
+        values_field="valuesObject" if has_values_object else "values",
         file_parameters=tuple(
             _text(item.get("name")) for item in mappings(helm.get("fileParameters"))
         ),
-        recurse=sections.get("directory", NOTHING).get("recurse") is True,
+        recurse=directory.get("recurse") is True,
     )
 
 
 def _values_text(helm: Mapping[str, Any]) -> str:
-    """Return the values in the spec. Argo CD ignores `values` if `valuesObject` is set."""
+    """Return the Helm values in the spec as text, or "" if they are too large.
+
+    Argo CD ignores `values` if `valuesObject` is set.
+    """
     values = helm.get("valuesObject")
     if not isinstance(values, dict):
         return _text(helm.get("values"))
-    written = io.StringIO()
+    output = io.StringIO()
     try:
         # Aliases in a manifest can create an object that contains itself, or one that expands
-        # endlessly.
+        # endlessly. So the JSON is written in parts, and the size is checked after each part.
         for part in json.JSONEncoder(default=str).iterencode(values):
-            written.write(part)
-            if written.tell() > _LONGEST_VALUES:
+            output.write(part)
+            if output.tell() > _LONGEST_VALUES:
                 return ""
     except (ValueError, RecursionError):
         return ""
-    return written.getvalue()
+    return output.getvalue()
 
 
 NOTHING: Mapping[str, Any] = {}
@@ -262,8 +281,8 @@ class Narrow:
 
 
 def considered(app: Tracker, narrow: Narrow) -> bool:
-    """Return whether an Application matches every field that is set. Raises `UsageError` if the
-    selector is invalid.
+    """Return whether an Application matches every field of `narrow` that is set. Raises
+    `UsageError` if the selector is invalid.
     """
     return (
         _is_named(app, narrow.names)
@@ -275,14 +294,21 @@ def considered(app: Tracker, narrow: Narrow) -> bool:
 
 
 def _is_named(app: Tracker, globs: Sequence[str]) -> bool:
-    """Return whether one of the globs matches `name` or `namespace/name`, or there are none."""
-    return not globs or any(
-        fnmatchcase(app.key if "/" in glob else app.name, glob) for glob in globs
-    )
+    """Return whether one of the globs matches the Application. No globs match everything.
+
+    A glob with a slash is compared with `namespace/name`, and any other glob with the name.
+    """
+    if not globs:
+        return True
+    for glob in globs:
+        full_name = app.key if "/" in glob else app.name
+        if fnmatchcase(full_name, glob):
+            return True
+    return False
 
 
 def _fits(name: str, globs: Sequence[str]) -> bool:
-    """Return whether one of the globs matches the name, or there are none."""
+    """Return whether one of the globs matches the name. No globs match everything."""
     return not globs or any(fnmatchcase(name, glob) for glob in globs)
 
 
@@ -333,6 +359,7 @@ def parse_selector(text: str) -> tuple[Requirement, ...]:
 
 
 def _requirement(part: str) -> Requirement:
+    """Parse one part of a selector, such as `a=b` or `!f`. Raises `UsageError`."""
     with_values = _SET.fullmatch(part) or _EQUAL.fullmatch(part)
     if with_values:
         operator = "NotIn" if with_values["not"] in ("!", "notin") else "In"
@@ -340,6 +367,7 @@ def _requirement(part: str) -> Requirement:
         return Requirement(with_values["key"], operator, values)
     key_alone = _EXISTS.fullmatch(part)
     if key_alone:
-        return Requirement(key_alone["key"], "DoesNotExist" if key_alone["not"] else "Exists")
+        operator = "DoesNotExist" if key_alone["not"] else "Exists"
+        return Requirement(key_alone["key"], operator)
     hint = "use a=b, a!=b, a in (b,c), a, or !a, separated by commas"
     raise UsageError(f"--selector: cannot parse {part!r}", hint=hint)

@@ -49,27 +49,22 @@ def subscribe_helm_release(
     has `ignore` set, gets no Subscriptions. In those of a locked release, `locked` says why.
     """
     annotations = _annotations(item)
-    source = Source(repo, posixpath.dirname(path), branch, kind="Helm")
+    folder = posixpath.dirname(path)
+    source = Source(repo, folder, branch, kind="Helm")
     release = _release(item, source, origin)
     flaws = _switch_flaws(annotations)
     _, automated = _policy(annotations, "automated")
     _, ignored = _policy(annotations, "ignore")
     if automated != "true" or ignored == "true":
         return Subscribed(release, (), tuple(flaws))
+
     values = mapping(item, "spec", "values")
-    names = [
-        key.removeprefix(REPOSITORY_KEY) for key in annotations if key.startswith(REPOSITORY_KEY)
-    ]
-    mapped = {name: _mapped_image(name, values, annotations) for name in names}
+    mapped = _mapped_images(values, annotations)
     images = containers(values, mapped)
     flaws += _unknown_containers(annotations, images)
-    for name, container in mapped.items():
-        if container is None:
-            key = f"{REPOSITORY_KEY}{name}"
-            hint = "use a key path below spec.values"
-            message = "spec.values has no image at this path"
-            flaws.append(_warned(key, annotations[key], message, hint))
+    flaws += _missing_images(annotations, mapped)
     release = replace(release, live=tuple(container.image.reference for container in images))
+
     locked = _why_locked(annotations)
     subscriptions = []
     for container in images:
@@ -83,34 +78,36 @@ def subscribe_helm_release(
         place_flaw = _without_place(entry, container, repo, path)
         if place_flaw:
             flaws.append(place_flaw)
-        elif locked or not filter_flaw:
-            subscriptions.append(
-                Subscription(
-                    application=release,
-                    entry=entry,
-                    policy=policy,
-                    keys=Keys(tag=container.path),
-                    source=source,
-                    target="flux",
-                    path=path,
-                    repo=source.repo,
-                    base=source.revision,
-                    home=posixpath.dirname(path),
-                    locked=locked,
-                )
+            continue
+        if filter_flaw and not locked:
+            continue
+        subscriptions.append(
+            Subscription(
+                application=release,
+                entry=entry,
+                policy=policy,
+                keys=Keys(tag=container.path),
+                source=source,
+                target="flux",
+                path=path,
+                repo=source.repo,
+                base=source.revision,
+                home=folder,
+                locked=locked,
             )
+        )
     return Subscribed(release, tuple(subscriptions), tuple(flaws))
 
 
 def _annotations(item: Mapping[str, Any]) -> dict[str, str]:
     """Return the release's annotations. As in Flux, an unquoted `true` is treated as text."""
-    found = {}
+    annotations = {}
     for key, value in mapping(item, "metadata", "annotations").items():
         if isinstance(value, bool):
-            found[str(key)] = str(value).lower()
+            annotations[str(key)] = str(value).lower()
         elif isinstance(value, str):
-            found[str(key)] = value.strip()
-    return found
+            annotations[str(key)] = value.strip()
+    return annotations
 
 
 def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
@@ -140,10 +137,13 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
     """Return the rules for an image's tags, or the default rules and a flaw if the annotation is
     invalid.
+
+    Without an annotation, the rules accept every tag.
     """
     key, value = _policy(annotations, f"tag.{entry.alias}")
+    tag_filter = value if key else "glob:*"
     try:
-        return filter_policy(value if key else "glob:*"), None
+        return filter_policy(tag_filter), None
     except Malformed as error:
         message = f"{key}: {error.message}"
         trouble = Trouble("annotation", message, error.hint)
@@ -151,7 +151,10 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
 
 
 def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
-    """Return the reason the image's version cannot be written, or None if it can be."""
+    """Return a flaw that says why the image's version cannot be written, or None if it can be.
+
+    `repo` and `path` are the manifest's location in Git. Without a `repo`, it has none.
+    """
     if not repo:
         manifest = path or "the manifest"
         message = f"{manifest} is not in a Git work tree with an origin and a commit"
@@ -169,7 +172,9 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
 
 
 def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return a policy's (key, value), or ("", "") if no annotation sets it."""
+    """Return the key and the value of the annotation for a Flux policy, such as `automated`, or
+    ("", "") if no annotation sets it.
+    """
     keys = [prefix + name for prefix in PREFIXES]
     if name.startswith("tag."):
         keys.append(FILTER + name.removeprefix("tag."))
@@ -186,7 +191,7 @@ def _why_locked(annotations: Mapping[str, str]) -> str:
         return ""
     _, message = _policy(annotations, "locked_msg")
     _, user = _policy(annotations, "locked_user")
-    details = " by ".join(filter(None, (message, user)))
+    details = " by ".join(part for part in (message, user) if part)
     return f"{key}: true ({details})" if details else f"{key}: true"
 
 
@@ -194,18 +199,36 @@ def _unknown_containers(
     annotations: Mapping[str, str],
     containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each filter of an image that the values do not have."""
-    known = {container.name for container in containers}
+    """Yield a warning for each annotation that filters the tags of an image that the values do not
+    have.
+    """
+    image_names = {container.name for container in containers}
     filter_prefixes = [*(f"{prefix}tag." for prefix in PREFIXES), FILTER]
     for key, value in annotations.items():
         for prefix in filter_prefixes:
+            if not key.startswith(prefix):
+                continue
             name = key.removeprefix(prefix)
-            if name != key and name not in known:
-                hint = f"available images: {', '.join(sorted(known)) or 'none'}"
+            if name not in image_names:
+                hint = f"available images: {', '.join(sorted(image_names)) or 'none'}"
                 yield _warned(key, value, f"spec.values has no image {name!r}", hint)
 
 
+def _missing_images(
+    annotations: Mapping[str, str],
+    mapped: Mapping[str, Container | None],
+) -> Iterator[Flaw]:
+    """Yield a warning for each annotation with the path of an image that the values do not have."""
+    for name, container in mapped.items():
+        if container is None:
+            key = f"{REPOSITORY_KEY}{name}"
+            hint = "use a key path below spec.values"
+            message = "spec.values has no image at this path"
+            yield _warned(key, annotations[key], message, hint)
+
+
 def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
+    """Return a warning about an annotation."""
     return Flaw("", None, key, value, Trouble.warning("annotation", f"{key}: {message}", hint))
 
 
@@ -215,14 +238,15 @@ def filter_policy(text: str) -> Policy:
 
     Without a version range, Flux orders tags by build time. Raises `Malformed`.
     """
-    kind, colon, pattern = text.partition(":")
-    if colon and kind == "semver":
-        parse_range(pattern)
+    prefix, colon, pattern = text.partition(":")
+    kind = prefix if colon else ""
+    if kind == "semver":
+        parse_range(pattern)  # raises `Malformed`
         version_range = pattern.strip()
-        return Policy("semver", (version_range,) if version_range else ())
-    if colon and kind in ("regex", "regexp"):
+        return Policy("semver", constraints=(version_range,) if version_range else ())
+    if kind in ("regex", "regexp"):
         return Policy("newest-build", allow=allow_pattern(f"regexp:{pattern}") or None)
-    glob = pattern if colon and kind == "glob" else text
+    glob = pattern if kind == "glob" else text
     check_length(glob)
     if not glob:
         raise Malformed(
@@ -270,20 +294,21 @@ def containers(
     An image mapped by annotations (`mapped`) wins over an image with the same name in the usual
     place.
     """
-    found = [_container(TOP, values, "")]
+    possible = [_container(TOP, values, "")]
     for key, value in values.items():
         name = str(key)
-        found.append(_container(name, mapping(value), name.replace(".", "\\.")))
-    found += mapped.values()
-    by_name = {container.name: container for container in found if container}
+        escaped_name = name.replace(".", "\\.")
+        possible.append(_container(name, mapping(value), escaped_name))
+    possible += mapped.values()
+    by_name = {container.name: container for container in possible if container}
     return tuple(by_name.values())
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """Return the image in a mapping, or None.
+    """Return the image in a mapping of the values, or None.
 
     The form is `image: {repository, tag}`, or `image` with an optional `tag` and an optional
-    `registry`.
+    `registry`. `path` is the mapping's key path, or "" for the top level.
     """
     raw = holder.get("image")
     if isinstance(raw, str):
@@ -293,30 +318,50 @@ def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | N
     image = _image(fields.get("repository"), fields)
     if image is None:
         return None
-    # Like Flux, rewrite a whole reference in `repository` in place.
-    if not isinstance(fields.get("tag"), str) and image.version:
+    # Like Flux, rewrite a whole reference in `repository`, such as `nginx:1.2`, in place.
+    has_own_tag = isinstance(fields.get("tag"), str)
+    if image.version and not has_own_tag:
         path = f"{path}.image.repository".lstrip(".")
     return Container(name, image, path or TOP)
 
 
-def _image(text: object, beside: Mapping[str, Any]) -> Image | None:
-    """Return the image that a value refers to, with the registry and tag from sibling keys, or None
-    if the value is not a reference.
+def _image(text: object, siblings: Mapping[str, Any]) -> Image | None:
+    """Return the image that a value refers to, or None if the value is not a reference.
+
+    If `siblings`, the mapping that contains the value, has a `registry` or a `tag`, they replace
+    those of the reference.
     """
     image = live_image(text) if isinstance(text, str) else None
     if image is None:
         return None
-    registry = beside.get("registry")
-    if isinstance(registry, str) and registry.strip("/ "):
+
+    registry = siblings.get("registry")
+    host = registry.strip("/ ") if isinstance(registry, str) else ""
+    if host:
         _, path = split_registry(image.name)
-        in_registry = live_image(f"{registry.strip('/ ')}/{path}")
+        in_registry = live_image(f"{host}/{path}")
         if in_registry is None:
             return None
         image = replace(in_registry, tag=image.tag, digest=image.digest)
-    tag = beside.get("tag")
+
+    tag = siblings.get("tag")
     if isinstance(tag, str) and tag:
         image = replace(image, tag=tag)
     return image
+
+
+def _mapped_images(
+    values: Mapping[str, Any],
+    annotations: Mapping[str, str],
+) -> dict[str, Container | None]:
+    """Return the images whose paths in the values are set by annotations, by name.
+
+    An image is None if the values have no image at its path.
+    """
+    names = [
+        key.removeprefix(REPOSITORY_KEY) for key in annotations if key.startswith(REPOSITORY_KEY)
+    ]
+    return {name: _mapped_image(name, values, annotations) for name in names}
 
 
 def _mapped_image(
@@ -324,8 +369,10 @@ def _mapped_image(
     values: Mapping[str, Any],
     annotations: Mapping[str, str],
 ) -> Container | None:
-    """Return the image at the keys in `repository.fluxcd.io/<name>: path`, `tag…` and `registry…`,
-    or None.
+    """Return the image whose paths in the values are set by the annotations
+    `repository.fluxcd.io/<name>`, `tag.fluxcd.io/<name>`, and `registry.fluxcd.io/<name>`.
+
+    Returns None if the values have nothing at one of these paths.
     """
     repository_path = annotations.get(REPOSITORY_KEY + name, "")
     tag_path = annotations.get(TAG_KEY + name, "")
@@ -336,8 +383,8 @@ def _mapped_image(
         return None
     if registry_path and not isinstance(registry, str):
         return None
-    beside = {"tag": tag, "registry": registry}
-    image = _image(_value_at(values, repository_path), beside)
+    siblings = {"tag": tag, "registry": registry}
+    image = _image(_value_at(values, repository_path), siblings)
     if image is None:
         return None
     return Container(name, image, _common_mapping(values, repository_path, tag_path))
@@ -346,18 +393,18 @@ def _mapped_image(
 def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
     """Return the path of the mapping that has both keys, or "" if there is none.
 
-    Without a tag key, return the repository's own path.
+    `repository` and `tag` are the paths of the keys. Without a tag, return the repository's path.
     """
     if not tag:
         return repository
-    folder, _, name_key = repository.rpartition(".")
-    tag_folder, _, tag_key = tag.rpartition(".")
-    if folder != tag_folder or name_key not in ("repository", "image") or tag_key != "tag":
+    parent, _, repository_key = repository.rpartition(".")
+    tag_parent, _, tag_key = tag.rpartition(".")
+    if tag_parent != parent or repository_key not in ("repository", "image") or tag_key != "tag":
         return ""
-    holder = mapping(values, *folder.split(".")) if folder else values
-    if name_key == "repository" and "image" in holder:
+    common_mapping = mapping(values, *parent.split(".")) if parent else values
+    if repository_key == "repository" and "image" in common_mapping:
         return ""  # the editor would use `image` as the mapping's image
-    return folder or TOP
+    return parent or TOP
 
 
 def _value_at(values: Mapping[str, Any], path: str) -> object:

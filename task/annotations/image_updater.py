@@ -8,6 +8,8 @@ Application-wide annotation applies by accident.
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from shlex import quote
 from typing import Any
 
@@ -65,11 +67,12 @@ class Reference:
         """The reference's path in the resource."""
         return "spec", "applicationRefs", self.order[2]
 
-    def takes(self, app: Application) -> bool:
-        """Return whether the reference selects this Application in the resource's namespace."""
-        return glob_match(self.pattern, app.name) and all(
-            label.met(app.labels) for label in self.labels
-        )
+    def selects(self, app: Application) -> bool:
+        """Return whether the reference selects this Application, which is in the resource's
+        namespace.
+        """
+        has_name = glob_match(self.pattern, app.name)
+        return has_name and all(requirement.met(app.labels) for requirement in self.labels)
 
 
 # References by namespace and name; the name is "" if the pattern may match several names. With this
@@ -93,7 +96,7 @@ def configure(
     *,
     complete: bool = True,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications with the resources' settings.
+    """Return the Applications with the resources' settings, and the problems found.
 
     If a resource references an Application, the resource's settings replace the AIU annotations.
 
@@ -105,34 +108,32 @@ def configure(
     """
     if not updaters:
         return tuple(apps), ()
-    known_origins = origins or [""] * len(updaters)
-    with_origins = list(zip(updaters, known_origins, strict=True))
+    origin_of_each = origins or [""] * len(updaters)
+    with_origins = list(zip(updaters, origin_of_each, strict=True))
     references, problems = _references_of_all(with_origins, namespace)
-    settings: dict[Reference, ReferenceSettings] = {}
+    settings_cache: dict[Reference, ReferenceSettings] = {}
     configured = []
     used: set[Reference] = set()
     for app in apps:
         matching = _matching(app, references)
         used.update(matching)
+        configured_app = app
         for position, reference in enumerate(matching):
-            if reference not in settings:
-                settings[reference] = reference_settings(
-                    reference.spec,
-                    reference.ref,
-                    reference.namespace,
-                )
-                problems += _reference_warnings(reference, settings[reference])
-            if settings[reference].annotations is not None or app.annotations.get("image-list"):
-                configured.append(_configured(app, reference, settings[reference]))
+            if reference not in settings_cache:
+                settings = reference_settings(reference.spec, reference.ref, reference.namespace)
+                settings_cache[reference] = settings
+                problems += _reference_warnings(reference, settings)
+            settings = settings_cache[reference]
+            applies = settings.annotations is not None or app.annotations.get("image-list")
+            if applies:
+                configured_app = _configured(app, reference, settings)
                 problems += _rivals(app, reference, matching[position + 1 :])
                 break
-        else:  # no reference applies
-            configured.append(app)
+        configured.append(configured_app)
+
     if complete:
-        # Exact names come first. The name is "" if a pattern may match several.
-        keys = sorted(references, key=lambda namespace_and_name: namespace_and_name[1] == "")
-        distinct = dict.fromkeys(reference for key in keys for reference in references[key])
-        problems += [_idle(reference) for reference in distinct if reference not in used]
+        every_reference = _exact_names_first(references)
+        problems += [_idle(reference) for reference in every_reference if reference not in used]
     return tuple(configured), tuple(problems)
 
 
@@ -140,30 +141,42 @@ def _matching(
     app: Application,
     references: Mapping[tuple[str, str], Sequence[Reference]],
 ) -> list[Reference]:
-    """Return the references that select an Application, the most specific first."""
-    possible = (
-        *references.get((app.namespace, app.name), ()),
-        *references.get((app.namespace, ""), ()),
-    )
-    selecting = (reference for reference in possible if reference.takes(app))
+    """Return the references that select an Application, the most specific first.
+
+    `references` has the keys (namespace, name). The name is "" if a pattern may match several.
+    """
+    with_exact_name = references.get((app.namespace, app.name), ())
+    with_pattern = references.get((app.namespace, ""), ())
+    selecting = [
+        reference for reference in (*with_exact_name, *with_pattern) if reference.selects(app)
+    ]
     return sorted(selecting, key=lambda reference: reference.order)
+
+
+def _exact_names_first(references: References) -> Iterator[Reference]:
+    """Yield all references, those with an exact name before those with a pattern."""
+    with_exact_name = [found for (_, name), found in references.items() if name]
+    with_pattern = [found for (_, name), found in references.items() if not name]
+    return chain(*with_exact_name, *with_pattern)
 
 
 def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) -> list[Problem]:
     """Return a warning if several resources reference an Application: in AIU,
     they keep overwriting each other.
+
+    `winner` is the reference that applies, and `others` are less specific.
     """
-    rivals = dict.fromkeys(other.updater for other in others if other.updater != winner.updater)
-    if not rivals:
+    updaters = dict.fromkeys(reference.updater for reference in others)
+    updaters.pop(winner.updater, None)  # several references in the same resource do no harm
+    if not updaters:
         return []
     message = (
         "several ImageUpdaters reference this Application: "
-        f"{winner.updater} applies, not {', '.join(rivals)}"
+        f"{winner.updater} applies, not {', '.join(updaters)}"
     )
     hint = "reference each Application from only one ImageUpdater"
-    return [
-        replace(_resource_warning(winner.origin, message, hint, winner.field), application=app.key)
-    ]
+    warning = _resource_warning(winner.origin, message, hint, winner.field)
+    return [replace(warning, application=app.key)]
 
 
 def _idle(reference: Reference) -> Problem:
@@ -189,7 +202,10 @@ def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> It
 
 
 def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
-    """Return the Application with the reference's settings."""
+    """Return the Application with the reference's settings.
+
+    The settings replace its annotations, except those that a resource cannot set.
+    """
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
         app = replace(
@@ -199,10 +215,10 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
         )
     if settings.annotations is None:
         return app
-    kept = {key: value for key, value in app.annotations.items() if _may_be_ours(key)}
+    own_annotations = {key: value for key, value in app.annotations.items() if _may_be_ours(key)}
     return replace(
         app,
-        annotations={**kept, **settings.annotations},
+        annotations={**own_annotations, **settings.annotations},
         from_resource=frozenset(settings.annotations),
         resource=reference.updater,
         resource_origin=reference.origin,
@@ -211,11 +227,15 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
 
 def _may_be_ours(key: str) -> bool:
     """Return whether a key is one of `OURS`, or similar to one, which then causes a warning."""
+    if key.endswith(OURS):
+        return True
     without_alias = key.partition(".")[2]
-    return key.endswith(OURS) or bool(nearest(key, OURS) or nearest(without_alias, OURS))
+    similar_key = nearest(key, OURS) or nearest(without_alias, OURS)
+    return bool(similar_key)
 
 
 def _resource_warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
+    """Return a warning about a field of the resource at `origin`."""
     located = f"{origin}: {message}" if origin not in NO_FILES else message
     hint = hint or "see the ImageUpdater specification"
     return Problem(Trouble.warning("source", located, hint), field=field)
@@ -229,70 +249,88 @@ def _references_of_all(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[References, list[Problem]]:
-    """Return the references in all resources, sorted by resource name, and the problems found."""
+    """Return the references in all resources, sorted by resource name, and the problems found.
+
+    `namespace` is the default for resources without one.
+    """
     references = References()
-    named, problems = _in_order(updaters, namespace)
-    previous = ("", "")
-    for index, (name, item, origin) in enumerate(named):
-        is_repeated = name == previous and name[1] != ""
-        previous = name
+    sorted_resources, problems = _in_order(updaters, namespace)
+    previous_name = ("", "")
+    for index, (full_name, item, origin) in enumerate(sorted_resources):
+        own_namespace, name = full_name
+        is_repeated = full_name == previous_name and name != ""
+        previous_name = full_name
         if is_repeated:
             continue  # the same object is in two files: use the first one, as for Applications
-        called = f"ImageUpdater {'/'.join(name)}"
+
+        title = f"ImageUpdater {own_namespace}/{name}"
         for message, hint, path in unknown_fields(item):
-            problems.append(_resource_warning(origin, f"{called}: {message}", hint, path))
+            problems.append(_resource_warning(origin, f"{title}: {message}", hint, path))
         try:
             spec = mapping(item, "spec")
-            # Up to v1.1, AIU read the Applications' namespace from this field.
-            if spec.get("namespace") not in (None, "", name[0]):
-                message = (
-                    "spec.namespace is no longer read; only Applications in namespace"
-                    f" {name[0]!r} are referenced"
-                )
-                hint = "move the ImageUpdater to its Applications' namespace"
-                problems.append(
-                    _resource_warning(origin, f"{called}: {message}", hint, ("spec", "namespace"))
-                )
-            for reference in _of_resource(index, name, spec, origin, problems):
+            problems += _namespace_warnings(spec, own_namespace, title, origin)
+            for reference in _of_resource(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 is_exact = not _WILD.search(pattern) and "\\" not in pattern
-                key = (name[0], pattern if is_exact else "")
+                key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)
         except Malformed as error:
-            problems.append(
-                _resource_warning(origin, f"{called} is skipped: {error.message}", error.hint)
-            )
+            message = f"{title} is skipped: {error.message}"
+            problems.append(_resource_warning(origin, message, error.hint))
     return references, problems
+
+
+def _namespace_warnings(
+    spec: Mapping[str, Any],
+    namespace: str,
+    title: str,
+    origin: str,
+) -> Iterator[Problem]:
+    """Yield a warning if `spec.namespace` is not the resource's own namespace.
+
+    Up to v1.1, AIU read the Applications' namespace from this field.
+    """
+    if spec.get("namespace") not in (None, "", namespace):
+        message = (
+            f"{title}: spec.namespace is no longer read; only Applications in namespace"
+            f" {namespace!r} are referenced"
+        )
+        hint = "move the ImageUpdater to its Applications' namespace"
+        yield _resource_warning(origin, message, hint, ("spec", "namespace"))
 
 
 def _in_order(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[list[_Named], list[Problem]]:
-    """Return the resources sorted by name, and a warning for each one without a usable name."""
+    """Return the resources sorted by name, and a warning for each one without a usable name.
+
+    `updaters` are the resources with their origins. `namespace` is the default for resources
+    without one.
+    """
     problems = list[Problem]()
     named: list[_Named] = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
-        unusable = [
+        not_strings = [
             f"metadata.{key}"
             for key in ("name", "namespace")
             if isinstance(metadata.get(key), (dict, list))
         ]
-        if unusable:  # YAML parses `name: {{app}}` in a template as a mapping
-            message = f"an ImageUpdater is skipped: {unusable[0]} is not a string"
+        if not_strings:  # YAML parses `name: {{app}}` in a template as a mapping
+            message = f"an ImageUpdater is skipped: {not_strings[0]} is not a string"
             hint = "quote it, or render the template first"
             problems.append(_resource_warning(origin, message, hint))
             continue
-        name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
-        named.append((name, item, origin))
-    named.sort(key=lambda resource: resource[0])
+        full_name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
+        named.append((full_name, item, origin))
+    named.sort(key=itemgetter(0))  # by namespace and name
     return named, problems
 
 
 def _of_resource(
     index: int,
-    name: tuple[str, str],
+    full_name: tuple[str, str],
     spec: Mapping[str, Any],
     origin: str,
     problems: list[Problem],
@@ -300,65 +338,66 @@ def _of_resource(
     """Return a resource's references, or an empty list if AIU rejects the whole resource because of
     one of them.
 
-    Adds any errors to `problems`. Raises `Malformed` if the resource cannot be read at all.
+    `index` is the resource's position, and `full_name` its namespace and name. Adds any errors to
+    `problems`. Raises `Malformed` if the resource cannot be read at all.
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
-        raise Malformed(
-            "spec.applicationRefs is empty",
-            "add an entry with namePattern",
-        )
+        raise Malformed("spec.applicationRefs is empty", "add an entry with namePattern")
+    updater = "/".join(full_name)
     references = []
-    rejected = False
-    called = f"ImageUpdater {'/'.join(name)}"
-    for at, ref in enumerate(refs):
-        path = ("spec", "applicationRefs", at)
+    is_rejected = False
+    for position, ref in enumerate(refs):
+        path = ("spec", "applicationRefs", position)
         try:
-            pattern = _name_pattern(ref, at)
+            pattern = _name_pattern(ref, position)
         except Malformed as error:
-            message = f"{called} is skipped: {error.message}"
+            message = f"ImageUpdater {updater} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint, path))
-            rejected = True
+            is_rejected = True
             continue
         try:
             labels = tuple(_label_requirements(ref))
         except Malformed as error:  # in AIU, an invalid selector does not select any Application
-            message = f"{called}, applicationRefs[{at}]: {error.message}"
+            message = f"ImageUpdater {updater}, applicationRefs[{position}]: {error.message}"
             problems.append(_resource_warning(origin, message, field=(*path, "labelSelectors")))
             continue
-        order = (index, -_score_in_aiu(pattern, ref.get("labelSelectors")), at)
-        references.append(Reference(order, "/".join(name), pattern, labels, spec, ref, origin))
-    return [] if rejected else references
+        score = _score_in_aiu(pattern, ref.get("labelSelectors"))
+        order = (index, -score, position)
+        references.append(Reference(order, updater, pattern, labels, spec, ref, origin))
+    return [] if is_rejected else references
 
 
 def _score_in_aiu(pattern: str, selector: object) -> int:
-    """Return a reference's specificity: an exact name, then a label selector and its parts,
-    then literal characters.
+    """Return a reference's specificity, as AIU computes it. A higher score is more specific.
+
+    An exact name counts most, then a label selector and its parts, then each literal character of
+    the pattern.
     """
     is_exact = not _WILD.search(pattern)
     score = 1_000_000 if is_exact else 0
-    literal = re.sub(r"[*?]", "", _SET.sub("", pattern))
-    score += len(literal)
     if isinstance(selector, Mapping):
-        score += 10_000 + 100 * sum(
-            len(selector.get(key) or ()) for key in ("matchLabels", "matchExpressions")
-        )
-    return score
+        score += 10_000
+        for key in ("matchLabels", "matchExpressions"):
+            score += 100 * len(selector.get(key) or ())
+    literal_characters = re.sub(r"[*?]", "", _SET.sub("", pattern))
+    return score + len(literal_characters)
 
 
-def _name_pattern(ref: Mapping[str, Any], at: int) -> str:
+def _name_pattern(ref: Mapping[str, Any], position: int) -> str:
     """Return a reference's name glob.
 
-    Raises `Malformed` if it is missing or unreadable.
+    Raises `Malformed` if it is missing or unreadable. `position` is for the message.
     """
+    place = f"applicationRefs[{position}]"
     try:
         pattern = text(ref, "namePattern")
         if pattern:
             check_glob(pattern)
     except Malformed as error:
-        raise Malformed(f"applicationRefs[{at}].namePattern: {error.message}", error.hint) from None
+        raise Malformed(f"{place}.namePattern: {error.message}", error.hint) from None
     if not pattern:
-        raise Malformed(f"applicationRefs[{at}] has no namePattern", "set it to a name or a glob")
+        raise Malformed(f"{place} has no namePattern", "set it to a name or a glob")
     return pattern
 
 
@@ -367,17 +406,14 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
     selector = mapping(ref, "labelSelectors")
     labels = mapping(selector, "matchLabels")
     for key in labels:
-        yield Requirement(
-            str(key),
-            "In",
-            (text(labels, key),),
-        )
+        yield Requirement(str(key), operator="In", values=(text(labels, key),))
     for raw in mappings(selector, "matchExpressions"):
         key = text(raw, "key")
         operator = text(raw, "operator")
         values = tuple(strings(raw, "values"))
         needs_values = operator in ("In", "NotIn")
-        if not key or operator not in OPERATORS or bool(values) != needs_values:
+        is_valid = key and operator in OPERATORS and bool(values) == needs_values
+        if not is_valid:
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"
                 " requirement"
@@ -416,7 +452,9 @@ def options_of(item: Mapping[str, Any]) -> tuple[ConfigOption, ...]:
 
 
 def _option_of(key: str, text: str) -> ConfigOption:
-    """Return the option for a ConfigMap key with the value `text`."""
+    """Return the command-line option that replaces a ConfigMap key with the value `text`, or a note
+    about why there is none.
+    """
     if key == "registries.conf":
         note = "save the value as registries.conf."
         if "ext:" in text:
@@ -428,8 +466,9 @@ def _option_of(key: str, text: str) -> ConfigOption:
         option = "--commit-message-template commit.template"
         return ConfigOption(key, option, "save the value as commit.template")
     if key in _VALUES:
-        word = _WORDS.get(key, {}).get(text.lower(), shortened(text))
-        return ConfigOption(key, f"{_VALUES[key]} {quote(word)}")
+        renamed_values = _WORDS.get(key, {})
+        value = renamed_values.get(text.lower(), shortened(text))
+        return ConfigOption(key, f"{_VALUES[key]} {quote(value)}")
     if key in _SWITCHES:
         if text.lower() == "true":
             return ConfigOption(key, _SWITCHES[key])

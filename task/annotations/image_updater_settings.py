@@ -79,10 +79,19 @@ class ReferenceSettings:
 
 
 @dataclass(frozen=True)
-class _Images:
-    """The images read so far, as a map of alias → (image, settings, required signing key)."""
+class _Image:
+    """An image in a resource, as an `image-list` entry without its alias, and its settings."""
 
-    known: dict[str, tuple[str, Mapping[str, str], KeySecret | None]]
+    entry: str
+    annotations: Mapping[str, str]  # by key, without the alias
+    signing_key: KeySecret | None  # None: no signature is required
+
+
+@dataclass(frozen=True)
+class _Images:
+    """The images read so far, by alias."""
+
+    by_alias: dict[str, _Image]
     warnings: list[str]
     advice: list[str]
 
@@ -92,45 +101,45 @@ def reference_settings(
     ref: Mapping[str, Any],
     namespace: str,
 ) -> ReferenceSettings:
-    """Return a reference's settings, merged from `spec`, `ref`, and each image.
+    """Return a reference's settings.
 
-    A later level wins.
-
-    The annotations are empty if no image can be used. Never raises.
+    They are merged from the resource's `spec`, the reference (`ref`), and each image. A later level
+    wins. The annotations are empty if no image can be used. Never raises.
     """
-    images = _Images(known={}, warnings=[], advice=[])
+    images = _Images(by_alias={}, warnings=[], advice=[])
     try:
         if flag(ref, "useAnnotations"):
             # In this case, AIU ignores the reference's other settings. Its documentation does not
             # say whether this includes signatures. Here, a required signature is always checked.
-            key = _verification((ref, spec), namespace)
-            return ReferenceSettings(None, keys={"": key} if key else {})
+            signing_key = _verification((ref, spec), namespace)
+            return ReferenceSettings(None, keys={"": signing_key} if signing_key else {})
         write_back, labels = _write_back(spec, ref, images.warnings)
-        listed = mappings(ref, "images")
-    except UnknownFieldError:
+        raw_images = mappings(ref, "images")
+    except UnknownFieldError:  # `unknown_fields` reports it
         return ReferenceSettings({})
     except Malformed as error:
         return ReferenceSettings({}, (f"{error.message}, so nothing is updated",))
-    for number, raw in enumerate(listed):
+
+    for number, raw_image in enumerate(raw_images):
         try:
-            _add_image(raw, (spec, ref), namespace, images)
+            _add_image(raw_image, (spec, ref), namespace, images)
         except UnknownFieldError:
             continue
         except Malformed as error:
             images.warnings.append(f"images[{number}] is skipped: {error.message}")
-    if not images.known:
+    if not images.by_alias:
         return ReferenceSettings({}, (*images.warnings, "no image is listed: nothing is updated"))
-    image_list = ", ".join(f"{alias}={image}" for alias, (image, _, _) in images.known.items())
-    per_image = {
-        f"{alias}.{key}": value
-        for alias, (_, image_settings, _) in images.known.items()
-        for key, value in image_settings.items()
-    }
-    signing_keys = {
-        alias: signing_key for alias, (_, _, signing_key) in images.known.items() if signing_key
-    }
+
+    entries = [f"{alias}={image.entry}" for alias, image in images.by_alias.items()]
+    annotations = {"image-list": ", ".join(entries), **write_back}
+    signing_keys = {}
+    for alias, image in images.by_alias.items():
+        for key, value in image.annotations.items():
+            annotations[f"{alias}.{key}"] = value
+        if image.signing_key:
+            signing_keys[alias] = image.signing_key
     return ReferenceSettings(
-        annotations={"image-list": image_list, **write_back, **per_image},
+        annotations=annotations,
         warnings=tuple(images.warnings),
         keys=signing_keys,
         request_labels=labels,
@@ -145,7 +154,7 @@ def _write_back(
 ) -> tuple[dict[str, str], tuple[str, ...]]:
     """Return the annotations that specify where changes go, and the request labels.
 
-    Raises Malformed.
+    A setting in `ref`, the reference, wins over one in `spec`. Raises Malformed.
     """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged_levels(levels), "method")
@@ -160,7 +169,7 @@ def _write_back(
 
 
 def _add_image(
-    raw: Mapping[str, Any],
+    raw_image: Mapping[str, Any],
     levels: Sequence[Mapping[str, Any]],
     namespace: str,
     images: _Images,
@@ -171,34 +180,39 @@ def _add_image(
     """
     # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
-    image = " ".join(text(raw, "imageName").replace(",", " ").split())
-    if not image:
+    entry = " ".join(text(raw_image, "imageName").replace(",", " ").split())
+    if not entry:
         raise Malformed("it has no imageName")
-    common = [mapping(level, "commonUpdateSettings") for level in (*levels, raw)]
-    _stored_default((*levels, raw), common, images.advice)
-    keys = {**_update(common), **_manifest_targets(mapping(raw, "manifestTargets"))}
-    signed_by = _verification((raw, *reversed(levels)), namespace)
-    alias = text(raw, "alias")
+    all_levels = (*levels, raw_image)
+    common = [mapping(level, "commonUpdateSettings") for level in all_levels]
+    _stored_default(all_levels, common, images.advice)
+    annotations = _update(common)
+    annotations |= _manifest_targets(mapping(raw_image, "manifestTargets"))
+    signing_key = _verification(reversed(all_levels), namespace)
+    image = _Image(entry, annotations, signing_key)
+
+    alias = text(raw_image, "alias")
     if not ALIAS.fullmatch(alias):
-        short_name = parse_entry(f"alias={image}").image.repository.rpartition("/")[2].lower()
+        short_name = parse_entry(f"alias={entry}").image.repository.rpartition("/")[2].lower()
         if alias:
             images.warnings.append(
-                f"{alias!r} is not a valid alias: {image} gets the alias {short_name!r}"
+                f"{alias!r} is not a valid alias: {entry} gets the alias {short_name!r}"
             )
         else:
-            images.warnings.append(f"{image} has no alias")
+            images.warnings.append(f"{entry} has no alias")
         alias = short_name
-    if images.known.get(alias) == (image, keys, signed_by):  # the same image is listed twice
+
+    if images.by_alias.get(alias) == image:  # the same image is listed twice
         return
     # Two images with the same alias would read each other's annotations.
     number = 1
-    free = alias
-    while free in images.known:
+    unused_alias = alias
+    while unused_alias in images.by_alias:
         number += 1
-        free = f"{alias}-{number}"
-    if free != alias:
-        images.warnings.append(f"the alias {alias!r} is used twice: {image} gets {free!r}")
-    images.known[free] = (image, keys, signed_by)
+        unused_alias = f"{alias}-{number}"
+    if unused_alias != alias:
+        images.warnings.append(f"the alias {alias!r} is used twice: {entry} gets {unused_alias!r}")
+    images.by_alias[unused_alias] = image
 
 
 def _stored_default(
@@ -206,22 +220,24 @@ def _stored_default(
     common: Iterable[Mapping[str, Any]],
     advice: list[str],
 ) -> None:
-    """Add advice about a block that does not set a strategy.
+    """Add advice about each `commonUpdateSettings` block that does not set a strategy.
 
     AIU's CRD (1.3) stores semver in such a block, which overrides an outer level's strategy.
+    `levels` are the resource, the reference, and the image; `common` are their blocks.
     """
-    outer = ""
+    outer_strategy = ""
     names = ("spec", "the reference", "the image")
     for name, level, settings in zip(names, levels, common, strict=True):
         strategy = text(settings, "updateStrategy")
-        is_present = level.get("commonUpdateSettings") is not None
-        if is_present and not strategy and outer not in ("", "semver"):
+        has_block = level.get("commonUpdateSettings") is not None
+        if has_block and not strategy and outer_strategy not in ("", "semver"):
             advice.append(
                 f"commonUpdateSettings in {name} has no updateStrategy: Image Update applies the"
-                f" outer {outer}"
+                f" outer {outer_strategy}"
                 " strategy, but in a cluster, Image Updater's CRD stores semver"
             )
-        outer = strategy or outer
+        if strategy:
+            outer_strategy = strategy
 
 
 def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
@@ -230,25 +246,26 @@ def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     A later level wins, even if its value is empty.
     """
     merged = _merged_levels(levels)
-    values = {}
-    for key, name in UPDATE.items():
+    annotations = {}
+    for key, annotation in UPDATE.items():
         if key == "forceUpdate":
-            values[name] = "true" if flag(merged, key) else ""
+            value = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
             # A comma would split the glob in the annotation. Tags cannot contain commas or `+`, so
             # a glob with either one never matches.
-            values[name] = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
+            value = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
-            values[name] = text(merged, key)
-    return {name: value for name, value in values.items() if value}
+            value = text(merged, key)
+        if value:
+            annotations[annotation] = value
+    return annotations
 
 
 def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
-    """Return the annotations for `manifestTargets`.
+    """Return the annotations for `manifestTargets`, such as `{helm: {tag: image.tag}}`.
 
-    Raises `Malformed` if several kinds are set or a field is unknown.
-
-    With a `spec`, `name` and `tag` are ignored.
+    With a `spec`, `name` and `tag` are ignored. Raises `Malformed` if several kinds are set or a
+    field is unknown.
     """
     kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
     if len(kinds) > 1:
@@ -259,23 +276,24 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     if not kinds:
         return {}
     (kind,) = kinds
-    names = TARGETS[kind]
-    raw = mapping(targets, kind)
-    fields = {key: text(raw, key) for key in names}
-    _refuse_unknown(raw, names)
+    annotation_keys = TARGETS[kind]
+    target = mapping(targets, kind)
+    fields = {key: text(target, key) for key in annotation_keys}
+    _refuse_unknown(target, annotation_keys)
     if fields.get("spec"):
         fields = {"spec": fields["spec"]}
-    return {names[key]: value for key, value in fields.items() if value}
+    return {annotation_keys[key]: value for key, value in fields.items() if value}
 
 
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
-    """Return the labels set in `gitConfig.pullRequest`."""
-    written = strings(mapping(git, "pullRequest"), "labels")
-    distinct = dict.fromkeys(label.strip() for label in written)
+    """Return the valid labels in `gitConfig.pullRequest`, and add a warning about invalid ones."""
+    raw_labels = strings(mapping(git, "pullRequest"), "labels")
+    distinct = dict.fromkeys(label.strip() for label in raw_labels)
     labels = [
         label for label in distinct if 0 < len(label) <= LONGEST_LABEL and label.isprintable()
     ]
-    if len(labels) != len(distinct) or len(labels) > MOST_LABELS:
+    has_invalid_labels = len(labels) < len(distinct)
+    if has_invalid_labels or len(labels) > MOST_LABELS:
         warnings.append(
             f"gitConfig.pullRequest.labels: at most {MOST_LABELS} labels of 1 to {LONGEST_LABEL}"
             " characters are allowed; the rest are ignored"
@@ -284,23 +302,22 @@ def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, .
 
 
 def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
-    """Return an image's required signing key, or None if no signature is required.
+    """Return the signing key that `imagesVerification` requires for an image, or None if no
+    signature is required.
 
-    AIU has verified signatures since v1.3.
-
-    The first level is the innermost one, and its fields win. A block without `enabled` counts as
-    enabled, which is the default in AIU's CRD. Raises `Malformed` for anything that cannot be
-    verified here, so that the image is skipped.
+    AIU has verified signatures since v1.3. The first level is the innermost one, and its fields
+    win. A block without `enabled` counts as enabled, which is the default in AIU's CRD. Raises
+    `Malformed` for anything that cannot be verified here, so that the image is skipped.
     """
     outermost_first = reversed(tuple(levels))
     with_block = [level for level in outermost_first if level.get("imagesVerification") is not None]
     if not with_block:
         return None
+    blocks = []
     try:
-        blocks = [
-            {"enabled": True, **_merged_levels([mapping(level, "imagesVerification")])}
-            for level in with_block
-        ]
+        for level in with_block:
+            fields_set = _merged_levels([mapping(level, "imagesVerification")])
+            blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
     except UnknownFieldError:
         raise
@@ -308,24 +325,27 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
-def _signing_key(wanted: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the key in `imagesVerification`, or None if verification is off.
+def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret | None:
+    """Return the secret that contains the key in `imagesVerification`, or None if verification is
+    off.
 
     Raises `Malformed` for any other kind of check.
     """
-    if wanted.get("enabled") is not None and not flag(wanted, "enabled"):
+    is_off = verification.get("enabled") is not None and not flag(verification, "enabled")
+    if is_off:
         return None
-    key = mapping(wanted, "cosignKey")
-    _refuse_unknown(wanted, ("enabled", "cosignKey"))
-    _refuse_unknown(key, ("secretName", "key"))
-    secret = KeySecret(namespace, text(key, "secretName"), text(key, "key"))
+    cosign_key = mapping(verification, "cosignKey")
+    _refuse_unknown(verification, known=("enabled", "cosignKey"))
+    _refuse_unknown(cosign_key, known=("secretName", "key"))
+    secret = KeySecret(namespace, text(cosign_key, "secretName"), text(cosign_key, "key"))
     if not secret.name or not secret.key:
         raise Malformed("it has no cosignKey with secretName and key")
     return secret
 
 
-def _refuse_unknown(given: Iterable[str], known: Container[str]) -> None:
-    for name in given:
+def _refuse_unknown(fields: Iterable[str], known: Container[str]) -> None:
+    """Raise `UnknownFieldError` for the first field that is not known."""
+    for name in fields:
         if name not in known:
             raise UnknownFieldError(name)
 
@@ -374,7 +394,10 @@ def _value_that_fits(
     description: str,
     fits: Callable[[Any], bool],
 ) -> Any:
-    """Return the value at a key, or None. Raises `Malformed` if it does not fit."""
+    """Return the value at a key, or None if it is absent.
+
+    Raises `Malformed`, with the description of a valid value, if the value does not fit.
+    """
     value = raw.get(key)
     if value is not None and not fits(value):
         raise Malformed(f"{key} is not {description}")
@@ -467,39 +490,46 @@ def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
     """
     unknown = _unknown(item.get("spec"), SPEC, ("spec",))
     for path, hint in islice(unknown, MOST):
-        *place, key = path
-        message = f"{shown(place)} has an unknown field {str(key)[:LONGEST]!r}"
-        if "manifestTargets" in place or "imagesVerification" in place:
+        *parents, key = path
+        message = f"{shown(parents)} has an unknown field {str(key)[:LONGEST]!r}"
+        if "manifestTargets" in parents or "imagesVerification" in parents:
             message += ": the images it applies to are skipped"
         yield message, hint, path
 
 
 def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
-    """Yield the path and hint of each field below `path` that is not one of `fields`."""
+    """Yield the path and hint of each unknown field in a value and below it.
+
+    `fields` are the known fields of the value, or of each item if it is a list. `path` is the
+    value's own path.
+    """
     if isinstance(value, list):
-        for number, below in enumerate(value):
-            yield from _unknown(below, fields, (*path, number))
+        for number, item in enumerate(value):
+            yield from _unknown(item, fields, (*path, number))
     elif isinstance(value, Mapping):
-        for key, below in value.items():
+        for key, field_value in value.items():
             if key not in fields:
                 yield (*path, str(key)), _hint(str(key), fields)
             elif fields[key]:
-                yield from _unknown(below, fields[key], (*path, key))
+                yield from _unknown(field_value, fields[key], (*path, key))
 
 
 def _hint(key: str, fields: Fields) -> str:
-    """Return a hint with a similarly named field at this level or a deeper one."""
+    """Return a hint for an unknown field: a similarly named field at this level or the nearest
+    deeper one, or else all fields at this level.
+    """
     level = dict(fields)  # by path, which is only the name at this level
     typos = 2 if len(key) > 4 else 1  # a short name with two typos is similar to too many others
     while level:
-        paths = {path.rpartition(".")[2]: path for path in level}
-        similar_name = nearest(key[:LONGEST], paths, typos)
+        paths_by_name = {path.rpartition(".")[2]: path for path in level}
+        similar_name = nearest(key[:LONGEST], paths_by_name, typos)
         if similar_name:
-            return f"did you mean {paths[similar_name]}?"
+            return f"did you mean {paths_by_name[similar_name]}?"
+
+        next_level: dict[str, Any] = {}
+        for path, fields_below in level.items():
+            for name, below in fields_below.items():
+                next_level[f"{path}.{name}"] = below
+        level = next_level
         typos = 1
-        level = {
-            f"{path}.{name}": below
-            for path, level_below in level.items()
-            for name, below in level_below.items()
-        }
     return f"remove it, or use {', '.join(fields)}"

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from typing import Literal
 
 from task.errors import Malformed, Trouble, Troubled
@@ -84,15 +85,15 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
 
     For an entry with an alias, the prefixes are the alias with "/" as "_" (AIU v0), and the alias
     itself (v1). For an entry without one, they are the whole name and its path, both with "/" as
-    "_", then the last part, unless another entry uses it as an alias (`taken`). AIU does not read
-    per-image keys for an entry without an alias, but people expect it to.
+    "_", then the last part. Prefixes that another entry uses as its alias (`taken`) are omitted.
+    AIU does not read per-image keys for an entry without an alias, but people expect it to.
     """
     if entry.alias:
         return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
-    name = entry.image.name
-    _, path = split_registry(name)
+    image_name = entry.image.name
+    _, path = split_registry(image_name)
     names = (
-        name.replace("/", "_"),
+        image_name.replace("/", "_"),
         path.replace("/", "_"),
         path.rpartition("/")[2],
     )
@@ -123,6 +124,8 @@ class ImageList:
 def read_image_list(text: str) -> ImageList:
     """Parse an `image-list`. An unreadable entry keeps its alias."""
     pieces = split_image_list(text)
+    # A comma in a version range splits an entry, as in `web=nginx:>=1,<2`: position of the part
+    # that was cut off → position of its entry.
     cut = cut_ranges(text)
     entries: list[Entry] = []
     unreadable: list[tuple[str, Malformed]] = []
@@ -134,27 +137,31 @@ def read_image_list(text: str) -> ImageList:
         else:
             unreadable.append((piece, parsed))
     cut_parts: dict[str, list[str]] = {}
-    for number, owner in cut.items():
-        cut_parts.setdefault(pieces[owner], []).append(pieces[number])
-    aliases = frozenset(name for entry in entries if entry.alias for name in prefixes(entry))
+    for number, entry_number in cut.items():
+        cut_parts.setdefault(pieces[entry_number], []).append(pieces[number])
+
+    prefixes_of_aliases = [prefixes(entry) for entry in entries if entry.alias]
+    aliases = frozenset(chain.from_iterable(prefixes_of_aliases))
     unreadable_aliases = [
         piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece
     ]
-    bare = _without_alias(entries, aliases)
+    without_alias = _without_alias(entries, aliases)
+    bare: dict[str, Entry] = {}
+    for entry, names in without_alias:
+        for name in names:
+            bare.setdefault(name, entry)  # the first of several entries with the same prefix wins
     shown = (
-        *(prefixes(entry)[0] for entry in entries if entry.alias),
+        *(names[0] for names in prefixes_of_aliases),
         *unreadable_aliases,
-        *(names[-1] for _, names in bare),  # the shortest
+        *(names[-1] for _, names in without_alias),  # the shortest
     )
-    # reversed, so that the first of several entries with the same prefix wins
-    by_name = {name: entry for entry, names in reversed(bare) for name in names}
     return ImageList(
         entries=tuple(entries),
         unreadable=tuple(unreadable),
         cut=cut_parts,
         aliases=aliases,
-        bare=by_name,
-        names=aliases.union(unreadable_aliases, by_name),
+        bare=bare,
+        names=aliases.union(unreadable_aliases, bare),
         shown=tuple(dict.fromkeys(shown)),
     )
 
@@ -163,13 +170,16 @@ def _without_alias(
     entries: Iterable[Entry],
     aliases: frozenset[str],
 ) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Return the entries without an alias, each with the prefixes that no alias has taken."""
-    bare = []
+    """Return the entries without an alias, each with the prefixes of its keys.
+
+    A prefix that is the alias of another entry is omitted, and so is an entry with no other prefix.
+    """
+    with_prefixes = []
     for entry in entries:
         names = () if entry.alias else prefixes(entry, aliases)
         if names:
-            bare.append((entry, names))
-    return bare
+            with_prefixes.append((entry, names))
+    return with_prefixes
 
 
 # Image key → prefix ("" for the Application-wide form) → value.
@@ -184,42 +194,48 @@ def index(annotations: Mapping[str, str]) -> Index:
     In AIU v0, an empty per-image value overrides the Application-wide one. In v1, this is true only
     for `ignore-tags`; any other empty value is treated as absent.
     """
-    values: dict[str, dict[str, str]] = {}
-    for full, value in annotations.items():
-        name, key = split_key(full)
+    values_by_key: dict[str, dict[str, str]] = {}
+    for full_key, value in annotations.items():
+        prefix, key = split_key(full_key)
         if not key:
             continue
-        empty_counts = key == "ignore-tags" and name
-        if value or empty_counts:
-            values.setdefault(key, {})[name] = value
-    return values
+        empty_value_counts = key == "ignore-tags" and prefix
+        if value or empty_value_counts:
+            values_by_key.setdefault(key, {})[prefix] = value
+    return values_by_key
 
 
-def split_key(full: str) -> tuple[str, str]:
-    """Split `web.helm.image-tag` into (`web`, `helm.image-tag`).
+def split_key(full_key: str) -> tuple[str, str]:
+    """Split a per-image key into its prefix and the image key: `web.helm.image-tag` into
+    (`web`, `helm.image-tag`).
 
-    Returns ("", "") for any other key.
+    The prefix is "" for an Application-wide key. Returns ("", "") for any other annotation.
     """
     for key in IMAGE_KEYS:
-        if full == key:
+        if full_key == key:
             return "", key
-        name = full.removesuffix(f".{key}")
-        if name not in ("", full):
-            return name, key
+        prefix = full_key.removesuffix(f".{key}")
+        has_prefix = prefix not in ("", full_key)
+        if has_prefix:
+            return prefix, key
     return "", ""
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key. Settings under the entry's own prefixes win over
-    Application-wide settings.
+    """Return an entry's settings by image key.
+
+    `names` are the prefixes of the entry's own keys. Settings under them win over Application-wide
+    settings.
     """
     chosen = {}
     for key, values in annotated.items():
         for name in (*names, ""):
             if name in values:
-                chosen[key] = Setting(f"{name}.{key}" if name else key, values[name])
+                full_key = f"{name}.{key}" if name else key
+                chosen[key] = Setting(full_key, values[name])
                 break
-    return chosen | {key: Setting() for key in IMAGE_KEYS if key not in chosen}
+    unset = {key: Setting() for key in IMAGE_KEYS if key not in chosen}
+    return chosen | unset
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.
@@ -245,39 +261,39 @@ def platforms(setting: Setting) -> tuple[str, ...]:
 
 
 def write_back_method(value: str) -> tuple[str, str]:
-    """Return the method (`git` or `argocd`) and the credentials (""
+    """Return the method (`git` or `argocd`) and the source of the credentials (""
     or `secret:<namespace>/<name>`).
 
     The default method is `git`; in AIU, it is `argocd`. Raises `Faulty`.
     """
-    method, colon, credentials = value.partition(":")
-    method = method.strip()
-    credentials = credentials.strip()
-    is_known = method in ("", "git", "argocd")
-    can_have_credentials = method == "git" and credentials != ""
-    if not is_known or (colon and not can_have_credentials):
+    method, colon, credentials = (part.strip() for part in value.partition(":"))
+    allowed_methods = ("git",) if colon else ("", "git", "argocd")  # only git has credentials
+    lacks_credentials = colon and not credentials
+    if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
     if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
         return method or "git", ""
+
     kind, _, secret = credentials.partition(":")
     parts = secret.split("/")
-    if kind != "secret" or not all(parts) or len(parts) > 2:  # namespace and name
+    is_secret_name = all(parts) and len(parts) <= 2  # <name>, or <namespace>/<name>
+    if kind != "secret" or not is_secret_name:
         message = f"invalid git credentials source {credentials!r}"
         raise Faulty("write-back-method", value, message, "use git:secret:<namespace>/<name>")
     return method, credentials
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch and the head branch's template. Each is "" if the value does not
-    contain it.
+    """Return the base branch and the head branch's template in `<base>:<head>`. Each is "" if the
+    value does not contain it.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
     """
     parts = []
-    depth = 0
-    start = 0
+    depth = 0  # of nested {{ }}
+    start = 0  # of the current part
     for position, char in enumerate(value):
         if value.startswith("{{", position):
             depth += 1
@@ -294,7 +310,9 @@ def git_branch(value: str) -> tuple[str, str]:
             f"{value!r} has more than two parts",
             "use <base>:<head>",
         )
-    return parts[0], parts[1] if len(parts) > 1 else ""
+    base = parts[0]
+    head_template = parts[1] if len(parts) > 1 else ""
+    return base, head_template
 
 
 # Keys from older manifests, guides, and AIU forks, in their `normal_spelling`. `{}` is the alias
@@ -355,7 +373,8 @@ def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
     doubt.
     """
     image_list = annotations.get("image-list", "")
-    return tuple((key, doubtful) for key in annotations if (doubtful := doubt(key, image_list)))
+    doubts_by_key = ((key, doubt(key, image_list)) for key in annotations)
+    return tuple((key, doubtful) for key, doubtful in doubts_by_key if doubtful)
 
 
 @lru_cache(maxsize=4096)
@@ -363,44 +382,54 @@ def doubt(key: str, image_list: str) -> Doubt | None:
     """Return the doubt about a key that has no effect on these entries,
     or None for a key that has an effect.
     """
-    listed = read_image_list(image_list)
-    name, known = split_key(key)
-    if key in APPLICATION_KEYS or (known and (not name or name in listed.names)):
+    parsed_list = read_image_list(image_list)
+    prefix, image_key = split_key(key)
+    is_image_key = image_key != ""
+    prefix_is_listed = not prefix or prefix in parsed_list.names
+    if key in APPLICATION_KEYS or (is_image_key and prefix_is_listed):
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    return next(_doubts(key, listed, known=bool(known)))  # the most likely one
+    return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))  # the most likely one
 
 
-def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
+def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iterator[Doubt]:
     """Yield possible interpretations of a key, the most likely first.
 
-    `known` means that the key is spelled correctly, except for its prefix.
+    `correctly_spelled` means that only the prefix of the key may be wrong.
     """
-    # An alias may contain dots, so a key can be split at several places. Try the longest alias
-    # first.
+    # An entry's alias and a wrong key: `web.alow-tags`. An alias may contain dots, so a key can be
+    # split at several places. Try the longest alias first.
     splits = _splits(key)
-    for name, rest in splits:
-        if name in listed.names:
-            yield from _doubts_behind_a_name(key, name, rest)
+    for prefix, suffix in splits:
+        if prefix in image_list.names:
+            yield from _doubts_with_an_alias(key, prefix, suffix)
+
+    # A key from another version (`git-credentials`), an Application-wide key under any prefix
+    # (`other.git-branch`), or a misspelled key without a prefix (`allow_tags`).
     if normal_spelling(key) in FORMER:
         yield _former(key, "", key)
-    for _, rest in splits:
-        if rest in APPLICATION_KEYS:
-            yield _level(key, rest)
+    for _, suffix in splits:
+        if suffix in APPLICATION_KEYS:
+            yield _level(key, suffix)
     all_keys = (*APPLICATION_KEYS, *IMAGE_KEYS)
-    similar_key = "" if known else nearest(key, all_keys)
+    similar_key = "" if correctly_spelled else nearest(key, all_keys)
     if similar_key:
         yield _near(key, similar_key)
-    # the prefix may be a misspelled alias, or be separated from the key by another character
-    by_spelling = {normal_spelling(name): name for name in sorted(listed.names)}
-    for prefix, rest in _splits(key, "." if known else "._-"):
+
+    # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
+    by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
+    for prefix, suffix in _splits(key, "." if correctly_spelled else "._-"):
         alias = by_spelling.get(normal_spelling(prefix), "")
-        similar_key = nearest(rest, IMAGE_KEYS) if alias else ""
+        similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
         if similar_key:
             yield _near(key, similar_key, alias)
-    for prefix, rest in reversed(splits):  # none of the prefixes belongs to an entry
-        yield from _doubts_behind_an_unknown_name(key, prefix, rest, listed)
+
+    # A prefix that no entry has: `removed.allow-tags`.
+    for prefix, suffix in reversed(splits):
+        yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, image_list)
+
+    # Anything else.
     guess = nearest(key, all_keys, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     yield _doubt_of(
@@ -411,27 +440,33 @@ def _doubts(key: str, listed: ImageList, *, known: bool) -> Iterator[Doubt]:
     )
 
 
-def _doubts_behind_a_name(key: str, name: str, rest: str) -> Iterator[Doubt]:
-    """Yield possible interpretations of `rest`, which follows the prefix of an entry."""
-    if rest in APPLICATION_KEYS:
-        yield _level(key, rest)
-    if normal_spelling(rest) in FORMER:
-        yield _former(key, name, rest)
-    if near := nearest(rest, IMAGE_KEYS):
-        yield _near(key, near, name)
+def _doubts_with_an_alias(key: str, alias: str, suffix: str) -> Iterator[Doubt]:
+    """Yield possible interpretations of a key that consists of an entry's alias, a dot, and
+    `suffix`.
+    """
+    if suffix in APPLICATION_KEYS:
+        yield _level(key, suffix)
+    if normal_spelling(suffix) in FORMER:
+        yield _former(key, alias, suffix)
+    similar_key = nearest(suffix, IMAGE_KEYS)
+    if similar_key:
+        yield _near(key, similar_key, alias)
 
 
-def _doubts_behind_an_unknown_name(
+def _doubts_with_an_unknown_prefix(
     key: str,
     prefix: str,
-    rest: str,
-    listed: ImageList,
+    suffix: str,
+    image_list: ImageList,
 ) -> Iterator[Doubt]:
-    """Yield possible interpretations of `rest`, which follows a prefix that no entry has."""
-    if normal_spelling(rest) in FORMER:
-        yield _former(key, prefix, rest)
-    if near := nearest(rest, IMAGE_KEYS):
-        yield _orphan(key, prefix, near, listed)
+    """Yield possible interpretations of a key that consists of a prefix that no entry has, a dot,
+    and `suffix`.
+    """
+    if normal_spelling(suffix) in FORMER:
+        yield _former(key, prefix, suffix)
+    similar_key = nearest(suffix, IMAGE_KEYS)
+    if similar_key:
+        yield _orphan(key, prefix, similar_key, image_list)
 
 
 def _doubt_of(
@@ -444,31 +479,33 @@ def _doubt_of(
     return Doubt(kind, Trouble("annotation", message, hint), meant, name)
 
 
-def _splits(key: str, at: str = ".") -> list[tuple[str, str]]:
+def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
     """Return every way to split an alias off a key, the longest alias first.
 
-    `at` has the characters that may separate the alias from the rest.
+    `separators` are the characters that may follow the alias.
     """
-    positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in at]
+    positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in separators]
     return [(key[:position], key[position + 1 :]) for position in positions]
 
 
-def _near(key: str, known: str, name: str = "") -> Doubt:
-    """Return the doubt about a near miss of a known key, under the prefix `name` or alone."""
-    if known == "tag-match":  # the old name
-        known = "allow-tags"
-    meant = f"{name}.{known}" if name else known
+def _near(key: str, known_key: str, alias: str = "") -> Doubt:
+    """Return the doubt about a near miss of a known key, alone or under an alias."""
+    if known_key == "tag-match":  # the old name
+        known_key = "allow-tags"
+    correct_key = f"{alias}.{known_key}" if alias else known_key
     return _doubt_of(
         "near",
         f"unknown annotation {key!r}",
-        f"rename it to {meant}, or remove it",
-        meant,
-        name,
+        f"rename it to {correct_key}, or remove it",
+        meant=correct_key,
+        name=alias,
     )
 
 
-def _former(key: str, name: str, rest: str) -> Doubt:
-    replacement = FORMER[normal_spelling(rest)].format(f"{name}." if name else "")
+def _former(key: str, prefix: str, suffix: str) -> Doubt:
+    """Return the doubt about a key from another version or a fork, under a prefix or alone."""
+    advice = FORMER[normal_spelling(suffix)]
+    replacement = advice.format(f"{prefix}." if prefix else "")
     return _doubt_of(
         "former",
         f"{key} has no effect: it comes from another version of Image Updater, a fork, or a guide",
@@ -476,18 +513,22 @@ def _former(key: str, name: str, rest: str) -> Doubt:
     )
 
 
-def _level(key: str, known: str) -> Doubt:
-    hint = f"use {known} for the whole Application"
-    return _doubt_of("level", f"{key} has no effect: {known} has no per-image form", hint, known)
+def _level(key: str, known_key: str) -> Doubt:
+    """Return the doubt about an Application-wide key under a prefix."""
+    hint = f"use {known_key} for the whole Application"
+    return _doubt_of(
+        "level", f"{key} has no effect: {known_key} has no per-image form", hint, known_key
+    )
 
 
-def _orphan(key: str, prefix: str, known: str, listed: ImageList) -> Doubt:
-    similar_alias = nearest(prefix, listed.shown)
-    aliases = ", ".join(listed.shown[:SHOWN])
-    if len(listed.shown) > SHOWN:
+def _orphan(key: str, prefix: str, known_key: str, image_list: ImageList) -> Doubt:
+    """Return the doubt about a per-image key whose prefix does not belong to an entry."""
+    similar_alias = nearest(prefix, image_list.shown)
+    aliases = ", ".join(image_list.shown[:SHOWN])
+    if len(image_list.shown) > SHOWN:
         aliases = f"{aliases}, …"
     if similar_alias:
-        meant = f"{similar_alias}.{known}"
+        meant = f"{similar_alias}.{known_key}"
         hint = f"did you mean {meant}? The aliases are {aliases}"
     else:
         meant = ""
@@ -528,11 +569,12 @@ def parse_credential_source(spec: str) -> CredentialSource:
 
     As in AIU, a script's path is not checked here, but it must be absolute when the script runs.
     """
-    registry, _, rest = spec.partition("=")
-    if not (registry and rest):
+    registry, _, source = spec.partition("=")
+    has_registry = registry and source
+    if not has_registry:
         registry = ""
-        rest = spec
-    word, colon, place = rest.partition(":")
+        source = spec
+    word, colon, place = source.partition(":")
     if not colon or not place or ":" in place:
         raise Malformed(f"{shortened(spec)!r} is not a credential source", _LOGIN_HINT)
     kind = word.lower()

@@ -11,17 +11,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from task.annotations.advice import (
-    blind_pattern,
+    entry_with,
     is_image,
     is_name_key,
     is_tag,
     is_tag_key,
     key_of,
-    listed_as,
     range_of,
+    unwrapped_pattern,
 )
 from task.annotations.image_updater_settings import FIELDS
 from task.annotations.keys import (
@@ -85,76 +84,98 @@ def noted(severity: Severity, message: str, hint: str) -> Trouble:
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
     """Return all problems of one Application's annotations, errors first."""
     subscribed = subscribe(app, defaults)
-    misplaced = dict(_impossible_entries(app.annotations.get("image-list", "")))
-    # `_key_mistakes` reports misspelled keys.
-    flaws = (flaw for flaw in subscribed.flaws if not flaw.misspelled)
-    found = [of_flaw(app, flaw) for flaw in flaws if flaw.text not in misplaced]
-    readings, subscriptions = attempted(app, defaults)
-    remarks = chain(
-        (("image-list", "error", message, hint) for message, hint in misplaced.values()),
-        _without_effect(app),
-        *(_key_mistakes(app, key) for key in app.annotations),
-        *(
-            _value_mistakes(key, value)
-            for key, value in app.annotations.items()
-            if _is_read(app, key)
-        ),
-        _entry_mistakes(app, misplaced),
-        _reading_mistakes(app, readings),
-        _shared_helm_values(subscriptions),
-        _two_rules(subscriptions),
-        _target_mistakes(subscriptions),
-        _head_template_mistakes(app),
-    )
-    found += [_finding(app, *remark) for remark in remarks]
+    image_list = app.annotations.get("image-list", "")
+    impossible_entries = dict(_impossible_entries(image_list))
+    unsorted = [
+        of_flaw(app, flaw)
+        for flaw in subscribed.flaws
+        # `_key_mistakes` reports misspelled keys.
+        if not flaw.misspelled and flaw.text not in impossible_entries
+    ]
+    remarks = _remarks(app, defaults, impossible_entries)
+    unsorted += [_finding(app, *remark) for remark in remarks]
     order = ("error", "warning", "info")
-    return tuple(sorted(dict.fromkeys(found), key=lambda finding: order.index(finding.severity)))
+    return tuple(sorted(dict.fromkeys(unsorted), key=lambda finding: order.index(finding.severity)))
+
+
+def _remarks(
+    app: Application,
+    defaults: Defaults,
+    impossible_entries: Mapping[str, tuple[str, str]],
+) -> Iterator[Remark]:
+    """Yield all problems of one Application that are not flaws of its subscriptions.
+
+    `impossible_entries` are the result of `_impossible_entries`.
+    """
+    for message, hint in impossible_entries.values():
+        yield "image-list", "error", message, hint
+    yield from _without_effect(app)
+    for key in app.annotations:
+        yield from _key_mistakes(app, key)
+    for key, value in app.annotations.items():
+        if _is_read(app, key):
+            yield from _value_mistakes(key, value)
+    yield from _entry_mistakes(app, impossible_entries)
+    readings, subscriptions = attempted(app, defaults)
+    yield from _reading_mistakes(app, readings)
+    yield from _shared_helm_values(subscriptions)
+    yield from _two_rules(subscriptions)
+    yield from _target_mistakes(subscriptions)
+    yield from _head_template_mistakes(app)
 
 
 def _without_effect(app: Application) -> Iterator[Remark]:
     """Yield a warning if no image is listed, and for annotations that
     `write-back-method: argocd` ignores.
     """
-    # `_key_mistakes` reports a misspelled image-list
-    misspelled = any(doubtful.meant == "image-list" for _, doubtful in doubts(app.annotations))
     images = split_image_list(app.annotations.get("image-list", ""))
-    if app.annotations and not images and not misspelled:
+    # `_key_mistakes` reports a misspelled image-list
+    is_misspelled = any(doubtful.meant == "image-list" for _, doubtful in doubts(app.annotations))
+    if app.annotations and not images and not is_misspelled:
         message = "there are annotations but no image-list, so nothing is ever updated"
         yield "image-list", "warning", message, "add image-list: <alias>=<image>"
-    if app.annotations.get("write-back-method") == "argocd":
-        for key in ("write-back-target", "git-branch", "git-repository"):
-            if app.annotations.get(key):
-                message = (
-                    f"{key} has no effect with write-back-method: argocd, which does not write"
-                    " files"
-                )
-                yield key, "warning", message, f"use write-back-method: git, or remove {key}"
+
+    if app.annotations.get("write-back-method") != "argocd":
+        return
+    for key in ("write-back-target", "git-branch", "git-repository"):
+        if app.annotations.get(key):
+            message = (
+                f"{key} has no effect with write-back-method: argocd, which does not write files"
+            )
+            yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
     """Return one remark about all Applications that do not set a method, because the default
     differs between the two tools.
+
+    Applications with a setting that AIU does not support are left out.
     """
-    without = [
+    affected = [
         app
         for app in apps
         if app.annotations.get("image-list")
         and not app.annotations.get("write-back-method")
-        and not app.annotations.get("write-back-target", "").startswith("manifests")
-        and not any(key.endswith(OURS) for key in app.annotations)
+        and not _is_only_for_us(app)
     ]
-    if not without:
+    if not affected:
         return ()
-    names = and_more([app.key for app in without], 3)
+    names = and_more([app.key for app in affected], 3)
     message = (
         "no write-back-method is set: Image Updater patches the live Application, but Image Update"
         f" commits to Git ({names})"
     )
     hint = "set it to git or argocd, so that both tools do the same"
-    found = _finding(without[0], "write-back-method", "info", message, hint)
-    if len(without) > 1:
-        found = replace(found, application="")
-    return (found,)
+    finding = _finding(affected[0], "write-back-method", "info", message, hint)
+    if len(affected) > 1:
+        finding = replace(finding, application="")
+    return (finding,)
+
+
+def _is_only_for_us(app: Application) -> bool:
+    """Return whether an Application has a target or an annotation that AIU does not support."""
+    target = app.annotations.get("write-back-target", "")
+    return target.startswith("manifests") or any(key.endswith(OURS) for key in app.annotations)
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
@@ -164,34 +185,46 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     every generated Application, with different values for its placeholders. Other mistakes come
     from a parameter, so such findings are merged only if their messages are the same.
     """
-    generated = Counter[tuple[str, str]]()  # Applications by their ApplicationSet and its location
-    similar: dict[tuple[object, ...], list[_Member]] = {}
+    applications_of_set = Counter[tuple[str, str]]()  # by the ApplicationSet and its location
+    similar: dict[tuple[object, ...], list[_Occurrence]] = {}
     position = 0
     for app in apps:
-        generated[app.generated_by, app.origin] += 1
-        repeated = Counter[tuple[object, ...]]()
+        applications_of_set[app.generated_by, app.origin] += 1
+        times_seen = Counter[tuple[object, ...]]()
         for finding in findings(app, defaults):
             position += 1
             key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
             if _maker(app, finding):
-                shape = _common_part(app, finding)
-                repeated[shape] += 1
-                key = (*shape, repeated[shape])
-            similar.setdefault(key, []).append((position, app, finding))
-    reported: dict[int, Finding] = {}
-    for members in similar.values():
-        _, app, example = members[0]
+                common_part = _common_part(app, finding)
+                times_seen[common_part] += 1
+                # One Application may have several findings with the same common part.
+                key = (*common_part, times_seen[common_part])
+            similar.setdefault(key, []).append(_Occurrence(position, app, finding))
+
+    reported: dict[int, Finding] = {}  # by position
+    for occurrences in similar.values():
+        example = occurrences[0]
+        total = applications_of_set[example.app.generated_by, example.app.origin]
         # A finding in every generated Application is a mistake in the template.
-        if example.field or len(members) == generated[app.generated_by, app.origin]:
-            groups = [members]
-        else:
-            groups = _of_the_same_words(members)
-        for (position, app, first), *others in groups:
-            reported[position] = _of_several(app, first, len(others)) if others else first
+        is_in_template = len(occurrences) == total
+        groups = [occurrences]
+        if not example.finding.field and not is_in_template:
+            groups = _by_message(occurrences)
+        for first, *others in groups:
+            finding = first.finding
+            if others:
+                finding = _of_several(first.app, finding, len(others))
+            reported[first.position] = finding
     return tuple(reported[position] for position in sorted(reported))
 
 
-_Member = tuple[int, Application, Finding]  # the number is the finding's position
+@dataclass(frozen=True)
+class _Occurrence:
+    """A finding of one Application, and its position among the findings of all Applications."""
+
+    position: int
+    app: Application
+    finding: Finding
 
 
 def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
@@ -199,30 +232,36 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
     ImageUpdater.
     """
     message = finding.message
-    if not finding.field:
+    if not finding.field:  # from a template, whose placeholders have different values
         message = _without_name(app, finding, _QUOTED.sub("", message))
     return _maker(app, finding), finding.origin, finding.key, finding.severity, message
 
 
-def _of_the_same_words(members: Iterable[_Member]) -> list[list[_Member]]:
+def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
     """Group the findings whose messages are the same,
     or differ only in the Application's name.
     """
-    groups: dict[str, list[_Member]] = {}
-    for member in members:
-        _, app, finding = member
+    groups: list[list[_Occurrence]] = []
+    group_of_text: dict[str, list[_Occurrence]] = {}
+    for occurrence in occurrences:
+        message = occurrence.finding.message
+        without_name = _without_name(occurrence.app, occurrence.finding, message)
         # The NUL keeps a message without names apart from other whole messages.
-        keys = (finding.message, f"{_without_name(app, finding, finding.message)}\0")
-        group = next((groups[key] for key in keys if key in groups), [])
-        group.append(member)
-        for key in keys:
-            groups.setdefault(key, group)
-    distinct = {id(group): group for group in groups.values()}
-    return list(distinct.values())
+        texts = (message, f"{without_name}\0")
+        known_groups = [group_of_text[text] for text in texts if text in group_of_text]
+        if known_groups:
+            group = known_groups[0]
+        else:
+            group = []
+            groups.append(group)
+        group.append(occurrence)
+        for text in texts:
+            group_of_text.setdefault(text, group)
+    return groups
 
 
 def _without_name(app: Application, finding: Finding, text: str) -> str:
-    """Return the text without the annotation's key and the Application's name."""
+    """Return the text without the finding's annotation key and the Application's name."""
     if finding.key:
         text = text.replace(finding.key, "")
     return text.replace(app.name, "")
@@ -236,6 +275,7 @@ def _maker(app: Application, finding: Finding) -> str:
 
 
 def _of_several(app: Application, finding: Finding, others: int) -> Finding:
+    """Return one finding for an Application and a number of others with the same finding."""
     more = counted(others, "more Application")
     message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
     return replace(
@@ -252,8 +292,10 @@ def _finding(
     message: str,
     hint: str,
 ) -> Finding:
+    """Return a finding about the Application's annotation with this key."""
     value = app.annotations.get(key, "")
-    return Finding(noted(severity, message, hint), app.key, key, value, *_place(app, key))
+    origin, field = _place(app, key)
+    return Finding(noted(severity, message, hint), app.key, key, value, origin, field)
 
 
 def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
@@ -274,16 +316,16 @@ def _place(app: Tracker, key: str) -> tuple[str, str]:
 def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
     """Yield the parts of an `image-list` that cannot be images, each with a message and a hint."""
     pieces = split_image_list(text)
-    cut = cut_ranges(text)
+    cut_off_parts = cut_ranges(text)
     for number, piece in enumerate(pieces):
-        before = pieces[number - 1] if number else ""
+        previous_piece = pieces[number - 1] if number else ""
         placeholder = PLACEHOLDER.search(piece)
         if placeholder:
             message = f"{piece!r} contains the placeholder {placeholder.group()!r}"
             yield piece, (message, "replace it with its value")
-        elif number in cut:  # reported as a flaw of its entry
+        elif number in cut_off_parts:  # reported as a flaw of its entry
             continue
-        elif _has_open_bracket(before):
+        elif _has_open_bracket(previous_piece):
             hint = (
                 "list only the image in image-list, and put the pattern in <alias>.allow-tags:"
                 " regexp:…"
@@ -308,20 +350,23 @@ def _has_open_bracket(text: str) -> bool:
 
 
 def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
-    """Yield the problems of a key that has no effect here, or that AIU does not read."""
-    name, known = split_key(key)
+    """Yield the problem of a key that has no effect here, or that AIU does not read."""
+    prefix, image_key = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"Image Update applies {key} to every image, but AIU ignores it without an alias"
         yield key, "info", message, f"use <alias>.{key}"
         return
+
     image_list = app.annotations.get("image-list", "")
-    bare = read_image_list(image_list).bare.get(name) if known else None
-    if bare:
+    without_alias = read_image_list(image_list).bare
+    if image_key and prefix in without_alias:
+        entry_text = without_alias[prefix].text
         message = (
-            f"the entry {bare.text!r} has no alias; AIU reads per-image keys only with an alias"
+            f"the entry {entry_text!r} has no alias; AIU reads per-image keys only with an alias"
         )
-        yield key, "info", message, f"use {name}={bare.text} in image-list"
+        yield key, "info", message, f"use {prefix}={entry_text} in image-list"
         return
+
     doubtful = doubt(key, image_list)
     if doubtful:
         # An orphan that is not similar to any alias is probably left over from a removed image.
@@ -329,22 +374,21 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
         is_error = doubtful.kind in ("near", "level") or has_similar_alias
         yield key, "error" if is_error else "warning", doubtful.message, doubtful.hint
         return
+
     if key in app.from_resource:  # not an annotation, and AIU reads our keys in its own resource
         return
     if not NAME.fullmatch(key):
-        fixed = key.replace("/", "_")
         message = (
             f"Kubernetes rejects the annotation {key!r}: after the prefix, a name can have up to 63"
             " letters, digits, "
         )
-        hint = (
-            f"use {fixed}"
-            if NAME.fullmatch(fixed)
-            else "use a shorter alias with only letters and digits"
-        )
+        hint = "use a shorter alias with only letters and digits"
+        without_slash = key.replace("/", "_")
+        if NAME.fullmatch(without_slash):
+            hint = f"use {without_slash}"
         yield key, "error", f"{message}'-', '_', and '.'", hint
-    elif key in OURS or known in OURS:
-        yield key, "info", f"{known or key} works in Image Update, but AIU ignores it", ""
+    elif key in OURS or image_key in OURS:
+        yield key, "info", f"{image_key or key} works in Image Update, but AIU ignores it", ""
 
 
 def _is_read(app: Application, key: str) -> bool:
@@ -367,6 +411,7 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
 
 
 def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
+    """Yield the problem of a `pull-secret`."""
     try:
         source = parse_credential_source(value)
     except Malformed as error:
@@ -387,61 +432,78 @@ def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
         yield key, "error", message, f"use pullsecret:{source.namespace}/{source.name}"
 
 
-def _entry_mistakes(app: Application, misplaced: Collection[str]) -> Iterator[Remark]:
-    """Yield mistakes that appear only when all settings of an entry are compared."""
-    listed = read_image_list(app.annotations.get("image-list", ""))
+def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> Iterator[Remark]:
+    """Yield mistakes that appear only when all settings of an entry are compared.
+
+    `impossible_entries` are the texts of entries that cannot be images.
+    """
+    image_list = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
-    for entry in (item for item in listed.entries if item.text not in misplaced):
+    for entry in image_list.entries:
+        if entry.text in impossible_entries:
+            continue
         if entry.image.repository != entry.image.repository.lower():
             yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _unusable_alias(entry.alias)
-        own = settings(annotated, listed.prefixes(entry))
+        own = settings(annotated, image_list.prefixes(entry))
         yield from _helm_keys(entry, own)
         yield from _several_kinds(app, entry, own)
         yield from _range_in_strategy(entry, own["update-strategy"])
-        allow = own["allow-tags"]
-        keyword, colon, expression = allow.value.partition(":")
-        is_regexp = bool(colon) and keyword.lower() == "regexp"
-        # A space after `regexp:` is part of the pattern (AIU issue 1018).
-        fixed = blind_pattern(expression) if is_regexp else ""
-        if fixed:
-            message = (
-                f"the pattern {expression!r} cannot match any tag: spaces, quotes, and slashes"
-                " are matched literally"
-            )
-            yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed}"
-        image_name = own["kustomize.image-name"]
-        image = live_image(image_name.value) if image_name else None
-        if image and (image.tag or image.digest):
-            message = (
-                f"{image_name.key}: {image_name.value!r} includes a version, which is read as part"
-                " of the name"
-            )
-            yield image_name.key, "error", message, f"use {image.name}"
+        yield from _wrapped_pattern(own["allow-tags"])
+        yield from _version_in_name(own["kustomize.image-name"])
+
+
+def _wrapped_pattern(allow: Setting) -> Iterator[Remark]:
+    """Yield an error for an `allow-tags` pattern with quotes, slashes, or spaces around it."""
+    keyword, colon, pattern = allow.value.partition(":")
+    is_regexp = bool(colon) and keyword.lower() == "regexp"
+    # A space after `regexp:` is part of the pattern (AIU issue 1018).
+    fixed = unwrapped_pattern(pattern) if is_regexp else ""
+    if fixed:
+        message = (
+            f"the pattern {pattern!r} cannot match any tag: spaces, quotes, and slashes"
+            " are matched literally"
+        )
+        yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed}"
+
+
+def _version_in_name(image_name: Setting) -> Iterator[Remark]:
+    """Yield an error for a `kustomize.image-name` with a tag or digest."""
+    image = live_image(image_name.value) if image_name else None
+    if image and (image.tag or image.digest):
+        message = (
+            f"{image_name.key}: {image_name.value!r} includes a version, which is read as part"
+            " of the name"
+        )
+        yield image_name.key, "error", message, f"use {image.name}"
 
 
 def _upper_case(entry: Entry) -> Remark:
+    """Return the error about an image name with uppercase letters."""
     why = "the repository has uppercase letters, which registries reject, so no build matches it"
     image = entry.image
-    name = image.name.removesuffix(image.repository) + image.repository.lower()
-    fixed = listed_as(replace(entry, image=replace(image, name=name)), entry.constraint)
+    registry = image.name.removesuffix(image.repository)
+    lowercase_image = replace(image, name=registry + image.repository.lower())
+    fixed = entry_with(replace(entry, image=lowercase_image), entry.constraint)
     return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed}"
 
 
 def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
     """Yield a remark about `semver:<range>`, which AIU does not support."""
     word, colon, _ = strategy.value.partition(":")
-    wanted = range_of(strategy.value) if colon and word.strip().lower() == "semver" else ""
-    if not wanted or wanted == entry.constraint:
+    has_semver_prefix = bool(colon) and word.strip().lower() == "semver"
+    version_range = range_of(strategy.value) if has_semver_prefix else ""
+    if version_range in ("", entry.constraint):
         return
-    combined = wanted
-    if entry.constraint and "||" not in wanted:
-        combined = f"{entry.constraint} {wanted}"
+    combined = version_range
+    # Both must match, but a range with alternatives (`||`) cannot be combined with another.
+    if entry.constraint and "||" not in version_range:
+        combined = f"{entry.constraint} {version_range}"
     message = (
         f"{strategy.value!r} works in Image Update, but AIU reads it as semver without a constraint"
     )
-    hint = f"use {listed_as(entry, combined)} in image-list, and set {strategy.key}: semver"
+    hint = f"use {entry_with(entry, combined)} in image-list, and set {strategy.key}: semver"
     yield strategy.key, "info", message, hint
 
 
@@ -466,19 +528,16 @@ def _unusable_alias(alias: str) -> Remark:
 def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield mistakes in Helm keys.
 
-    A key takes a parameter's name or a value's path, but people set it to the value itself.
+    A key takes a parameter's name or a value's path, but people set it to the value itself. `own`
+    are the entry's settings.
     """
     name, tag, spec, digest = (
         own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
     )
-    samples = (
-        (name, "image.repository"),
-        (tag, "image.tag"),
-        (spec, "image"),
-        (digest, "image.digest"),
-    )
-    for setting, sample in samples:
-        yield from _helm_key(setting, sample, entry)
+    yield from _helm_key(name, "image.repository", entry)
+    yield from _helm_key(tag, "image.tag", entry)
+    yield from _helm_key(spec, "image", entry)
+    yield from _helm_key(digest, "image.digest", entry)
     if spec and is_tag_key(spec.value):
         message = (
             f"{spec.key} takes the whole reference (name:tag), but {spec.value!r} looks like a key"
@@ -487,17 +546,17 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
         yield spec.key, "warning", message, f"use {key_of(entry, 'helm.image-tag')}: {spec.value}"
     elif not spec and tag and is_name_key(tag.value):
         message = f"{tag.key} takes the tag, but {tag.value!r} looks like a key for the name"
-        swapped = name and is_tag_key(name.value)
-        hint = (
-            f"use {tag.key}: {name.value} and {name.key}: {tag.value}"
-            if swapped
-            else "use the key for the tag"
-        )
-        yield tag.key, "error" if swapped else "warning", message, hint
+        are_swapped = name and is_tag_key(name.value)
+        if are_swapped:
+            hint = f"use {tag.key}: {name.value} and {name.key}: {tag.value}"
+            yield tag.key, "error", message, hint
+        else:
+            yield tag.key, "warning", message, "use the key for the tag"
 
 
 def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
-    """Yield an error or a warning if the key's value is not a parameter's name or a value's path.
+    """Yield an error or a warning if a Helm annotation's value is not a parameter's name or a
+    value's path.
 
     `sample` is an example of a valid value.
     """
@@ -523,35 +582,35 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
 
 
 def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
-    """Yield a warning if an image has keys of two types.
+    """Yield a warning if an image has keys for several types of sources, such as
+    `helm.image-tag` and `kustomize.image-name`.
 
     AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
-    by_kind = {
-        kind: setting
-        for kind in ("helm", "kustomize", "plugin")
-        for key, setting in own.items()
-        if setting and key.startswith(f"{kind}.")
-    }
-    if len(by_kind) < 2:  # not several types
+    key_of_kind: dict[str, str] = {}
+    for kind in ("helm", "kustomize", "plugin"):
+        for key, setting in own.items():
+            if setting and key.startswith(f"{kind}."):
+                key_of_kind[kind] = setting.key
+    if len(key_of_kind) < 2:  # not several types
         return
     target = app.annotations.get("write-back-target", "")
     if "kustomization" in target and "helmvalues" in target:  # both types are written
         return
-    used_kinds = {source.kind.lower() for source in app.sources} & set(by_kind)
-    kept = next(iter(used_kinds)) if len(used_kinds) == 1 else ""
-    names = " and ".join(setting.key for setting in by_kind.values())
+
     message = (
-        f"{entry.text!r} has keys for several types ({names}), but only the keys for the"
-        " Application's type are used"
+        f"{entry.text!r} has keys for several types ({' and '.join(key_of_kind.values())}), but"
+        " only the keys for the Application's type are used"
     )
-    hint = (
-        f"keep the {kept}.… keys"
-        if kept
-        else "keep only the keys for the Application's type (spec.source)"
-    )
-    unused_key = next(setting.key for kind, setting in by_kind.items() if kind != kept)
-    yield unused_key, "warning", message, hint
+    hint = "keep only the keys for the Application's type (spec.source)"
+    unused_keys = dict(key_of_kind)
+    kinds_in_use = {source.kind.lower() for source in app.sources} & key_of_kind.keys()
+    if len(kinds_in_use) == 1:
+        (kind_in_use,) = kinds_in_use
+        hint = f"keep the {kind_in_use}.… keys"
+        del unused_keys[kind_in_use]
+    first_unused_key = next(iter(unused_keys.values()))
+    yield first_unused_key, "warning", message, hint
 
 
 def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
@@ -560,48 +619,42 @@ def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Ite
     """
     for reading in readings:
         yield from _tag_order_mistakes(app, reading)
-        name = reading.keys.name
-        if name and name == reading.keys.tag and not reading.keys.spec:
+        keys = reading.keys
+        is_same_key = keys.name != "" and keys.name == keys.tag
+        if is_same_key and not keys.spec:
             message = (
-                f"for {reading.entry.text!r}, helm.image-name and helm.image-tag are both {name!r}"
+                f"for {reading.entry.text!r}, helm.image-name and helm.image-tag are both"
+                f" {keys.name!r}"
             )
-            hint = f"use {_alias_of(reading)}.helm.image-spec: {name}"
+            hint = f"use {_alias_of(reading)}.helm.image-spec: {keys.name}"
             yield "image-list", "error", message, hint
 
 
 def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Remark]:
-    """Yield a warning if `tag-order` does not work for a running tag, or for a tag in the
-    Application's own source.
+    """Yield a warning if `tag-order` does not work for a current tag.
 
     Either the order does not match the tag, or it compares the digits of a commit ID, which have no
     meaningful order.
     """
-    rules = rules_of(reading.policy)
-    if not reading.policy.tag_order or not rules.ordered:
+    policy = reading.policy
+    rules = rules_of(policy)
+    if not policy.tag_order or not rules.ordered:
         return
-    listed = read_image_list(app.annotations.get("image-list", ""))
-    key = settings(index(app.annotations), listed.prefixes(reading.entry))["tag-order"].key
-    references = [*app.live, *(text for source in app.sources for text in source.images)]
-    identity = reading.entry.image.identity
-    tags = [
-        image.tag for image in map(live_image, references) if image and image.identity == identity
-    ]
-    tag_key = reading.keys.tag or "image.tag"
-    tags += [
-        parameter.value
-        for source in app.sources
-        for parameter in source.parameters
-        if parameter.name == tag_key
-    ]
-    for tag in dict.fromkeys(filter(None, tags)):
-        rule, why = rules.objection(tag, reading.policy)
+    image_list = read_image_list(app.annotations.get("image-list", ""))
+    own = settings(index(app.annotations), image_list.prefixes(reading.entry))
+    key = own["tag-order"].key
+    tag_order = parse_tag_order(policy.tag_order)
+    for tag in _current_tags(app, reading):
+        rule, why = rules.objection(tag, policy)
         if rule == "tag-order":
             hint = (
                 "fix the pattern: until it matches the current tag, any tag that matches the"
                 " pattern will replace the current one"
             )
             yield key, "warning", f"{key}: {why}, which is the current tag", hint
-        elif commit := commit_in(parse_tag_order(reading.policy.tag_order), tag):
+            continue
+        commit = commit_in(tag_order, tag)
+        if commit:
             message = (
                 f"{key}: the current tag {tag} contains the commit ID {commit}, "
                 "whose digits have no order"
@@ -610,19 +663,40 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
             yield key, "warning", message, hint
 
 
+def _current_tags(app: Application, reading: EntryReading) -> Iterable[str]:
+    """Return the tags of an entry's image that are running or in the Application's own source, each
+    once.
+    """
+    tags = []
+    references = list(app.live)
+    for source in app.sources:
+        references += source.images
+    for reference in references:
+        image = live_image(reference)
+        if image and image.identity == reading.entry.image.identity:
+            tags.append(image.tag)
+
+    tag_parameter = reading.keys.tag or "image.tag"
+    for source in app.sources:
+        tags += [
+            parameter.value for parameter in source.parameters if parameter.name == tag_parameter
+        ]
+    return dict.fromkeys(tag for tag in tags if tag)
+
+
 def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield an error for two images that are written to the same Helm value: each image's events
     would undo the other's changes.
     """
-    taken: dict[tuple[str, str], str] = {}
+    entry_of_place: dict[tuple[str, str], str] = {}
     for sub in subscriptions:
         key = _helm_value(sub)
         if not key:
             continue
-        other = taken.setdefault((sub.path, key), sub.entry.text)
-        if other != sub.entry.text:
+        other_entry = entry_of_place.setdefault((sub.path, key), sub.entry.text)
+        if other_entry != sub.entry.text:
             hint = f"set {_alias_of(sub)}.helm.image-tag and .helm.image-name to separate keys"
-            message = f"{other!r} and {sub.entry.text!r} are both written to {key}"
+            message = f"{other_entry!r} and {sub.entry.text!r} are both written to {key}"
             yield "image-list", "error", message, hint
 
 
@@ -630,12 +704,13 @@ def _two_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield a warning for two entries that write the same image to the same place by different
     rules.
     """
-    taken: dict[tuple[str, str, str], Subscription] = {}
+    first_with_place: dict[tuple[str, str, str], Subscription] = {}
     for sub in subscriptions:
         place = _kustomize_entry(sub) or _containers(sub)
         if not place:
             continue
-        other = taken.setdefault((sub.path, place, sub.entry.image.identity), sub)
+        key_of_place = (sub.path, place, sub.entry.image.identity)
+        other = first_with_place.setdefault(key_of_place, sub)
         if _rules(other) != _rules(sub):
             message = (
                 f"{other.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
@@ -662,8 +737,9 @@ def _containers(sub: Subscription) -> str:
     return f"the containers for {sub.keys.manifests_name or sub.entry.image.name}"
 
 
-def _alias_of(entry: EntryReading | Subscription) -> str:
-    return entry.entry.alias or "<alias>"
+def _alias_of(reading: EntryReading | Subscription) -> str:
+    """Return the entry's alias, or a placeholder for messages."""
+    return reading.entry.alias or "<alias>"
 
 
 def _helm_value(sub: Subscription) -> str:
@@ -674,48 +750,53 @@ def _helm_value(sub: Subscription) -> str:
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
 
-def shared_places(written: Iterable[Subscription]) -> tuple[Finding, ...]:
+def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
     """Return a problem for each place in Git to which two Applications write different images,
     or the same image by different rules.
 
     Each Application deploys what the other writes, regardless of its own rules.
     """
-    first: dict[tuple[str, ...], Subscription] = {}
+    first_with_place: dict[tuple[str, ...], Subscription] = {}
     # one problem per place, no matter how many Applications share it
-    found: dict[tuple[str, ...], Finding] = {}
-    for sub in written:
+    problems: dict[tuple[str, ...], Finding] = {}
+    for sub in subscriptions:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
-        other = first.setdefault(place, sub)
-        if other.application.key == sub.application.key or place in found:
+        other = first_with_place.setdefault(place, sub)
+        is_same_application = other.application.key == sub.application.key
+        if is_same_application or place in problems:
             continue
-        location = f"{key} in {sub.path or '/'}"
-        neighbour = other.application.key
-        same_image = other.entry.image.identity == sub.entry.image.identity
-        if same_image and _rules(other) == _rules(sub):
-            continue
-        severity: Severity
-        if same_image:
-            severity = "warning"
-            message = (
-                f"{neighbour} also writes {location}, but under different rules: a tag that either"
-                " one admits is deployed by both"
-            )
-            hint = "give both the same rules, or use a separate file for each"
-        else:
-            severity = "error"
-            message = (
-                f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
-                f" {location}"
-            )
-            hint = "use a separate key or file for each"
-        found[place] = _finding(sub.application, "image-list", severity, message, hint)
-    return tuple(found.values())
+        remark = _conflict(sub, other, f"{key} in {sub.path or '/'}")
+        if remark:
+            problems[place] = _finding(sub.application, *remark)
+    return tuple(problems.values())
+
+
+def _conflict(sub: Subscription, other: Subscription, location: str) -> Remark | None:
+    """Return the problem with a place in Git that two Applications write, or None if both write the
+    same image by the same rules.
+    """
+    neighbour = other.application.key
+    if other.entry.image.identity != sub.entry.image.identity:
+        message = (
+            f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
+            f" {location}"
+        )
+        return "image-list", "error", message, "use a separate key or file for each"
+    if _rules(other) == _rules(sub):
+        return None
+    message = (
+        f"{neighbour} also writes {location}, but under different rules: a tag that either"
+        " one admits is deployed by both"
+    )
+    hint = "give both the same rules, or use a separate file for each"
+    return "image-list", "warning", message, hint
 
 
 def _rules(sub: Subscription) -> tuple[object, ...]:
+    """Return the rules that decide which tags are written."""
     policy = sub.policy
     return (
         policy.strategy,
@@ -739,15 +820,15 @@ def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
                 f"helm.image-name is set for {sub.entry.text!r}, but there is no key for the tag"
             )
             yield "write-back-target", "error", message, f"set {alias}.helm.image-tag"
-        from_root = _meant_from_the_root(sub) if sub.target == "helmvalues" else ""
-        if from_root:
+        path_from_root = _path_from_root(sub) if sub.target == "helmvalues" else ""
+        if path_from_root:
             message = (
                 f"{sub.path!r} is not one of the source's valueFiles: paths are relative to the"
                 " source's path"
             )
-            yield "write-back-target", "error", message, f"use helmvalues:/{from_root}"
-        of_plugin = sub.source.kind == "Plugin" and sub.target in ("override", "file")
-        if of_plugin and not has_tag_key:
+            yield "write-back-target", "error", message, f"use helmvalues:/{path_from_root}"
+        is_plugin = sub.source.kind == "Plugin" and sub.target in ("override", "file")
+        if is_plugin and not has_tag_key:
             message = (
                 f"no annotation specifies the plugin variable for {sub.entry.text!r}, so the tag"
                 " cannot be written"
@@ -764,20 +845,21 @@ def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
 def _head_template_mistakes(app: Application) -> Iterator[Remark]:
     """Yield an error if a head branch template is invalid."""
     try:
-        _, head = git_branch(app.annotations.get("git-branch", ""))
+        _, head_template = git_branch(app.annotations.get("git-branch", ""))
     except Malformed:  # reported as a flaw
         return
-    if not head:
+    if not head_template:
         return
     try:
-        check_branch_template(head)
+        check_branch_template(head_template)
     except Malformed as error:
         hint = "use a Go text/template without sprig functions"
         yield "git-branch", "error", f"git-branch: {error.message}", hint
 
 
-def _meant_from_the_root(sub: Subscription) -> str:
-    """Return the values file that a relative path would refer to if resolved from the root, or "".
+def _path_from_root(sub: Subscription) -> str:
+    """Return the values file that a relative path would refer to if resolved from the root, or ""
+    if there is no such file.
 
     People expect paths to start at the root (AIU issue 1518).
     """
@@ -786,11 +868,10 @@ def _meant_from_the_root(sub: Subscription) -> str:
     folder = f"{sub.source.path}/"
     if not sub.path.startswith(folder):
         return ""
-    files = set()
+    value_files = set()
     for name in sub.source.value_files:
         with suppress(TaskError):
-            files.add(inside(sub.source.path, name))
-    if sub.path in files:
-        return ""
+            value_files.add(inside(sub.source.path, name))
     path_as_typed = sub.path.removeprefix(folder)
-    return path_as_typed if path_as_typed in files else ""
+    is_file_from_root = path_as_typed in value_files and sub.path not in value_files
+    return path_as_typed if is_file_from_root else ""

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import chain
 from typing import TypeVar
 
 from task.annotations import advice, keys
@@ -69,8 +70,8 @@ def subscribe(
     There is one Subscription for each entry and write-back target. With `wanted`, only images with
     these identities get Subscriptions.
     """
-    asked = _asked_by(tuple(app.annotations.items()), defaults)
-    wheres, errors = write_backs(app, defaults.argocd_namespace)
+    annotated = _read_annotations(tuple(app.annotations.items()), defaults)
+    targets, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
     annotation = app.annotations.get("pull-request", "")
     if annotation:
@@ -78,19 +79,20 @@ def subscribe(
             pull_request = keys.boolean(Setting("pull-request", annotation))
         except Faulty as error:
             errors.insert(0, error)
-    flaws = [
-        *asked.flaws,
-        *(flaw for error in errors for flaw in _flaws_of_entries(app, asked.readings, error)),
-    ]
+
+    flaws = list(annotated.flaws)
+    for fault in errors:
+        flaws += _flaws_of_entries(app, annotated.readings, fault)
+
     subscriptions: tuple[Subscription, ...] = ()
     if not errors:
-        chosen = [
-            reading
-            for reading in asked.usable
-            if not reading.broken and (wanted is None or reading.entry.image.identity in wanted)
-        ]
-        subscriptions = _subscriptions_for(app, asked, chosen, wheres, pull_request=pull_request)
-    strategies = {reading.entry.text: reading.strategy for reading in asked.readings}
+        readings = [reading for reading in annotated.usable if not reading.broken]
+        if wanted is not None:
+            readings = [reading for reading in readings if reading.entry.image.identity in wanted]
+        subscriptions = _subscriptions_for(
+            app, annotated, readings, targets, pull_request=pull_request
+        )
+    strategies = {reading.entry.text: reading.strategy for reading in annotated.readings}
     return Subscribed(
         app,
         subscriptions,
@@ -102,51 +104,60 @@ def attempted(
     app: Application,
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """Return the subscriptions that an Application would have if its annotations had no mistakes.
+    """Return the entries' settings, and the subscriptions that an Application would have if its
+    annotations had no mistakes.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
     are skipped, because they lack that setting.
     """
-    asked = _asked_by(tuple(app.annotations.items()), defaults)
-    wheres, _ = write_backs(app, defaults.argocd_namespace)
-    return asked.usable, _subscriptions_for(app, asked, asked.usable, wheres, pull_request=False)
+    annotated = _read_annotations(tuple(app.annotations.items()), defaults)
+    targets, _ = write_backs(app, defaults.argocd_namespace)
+    subscriptions = _subscriptions_for(
+        app, annotated, annotated.usable, targets, pull_request=False
+    )
+    return annotated.usable, subscriptions
 
 
 def _subscriptions_for(
     app: Application,
-    asked: _Asked,
+    annotated: _Annotated,
     readings: Iterable[EntryReading],
-    wheres: Sequence[Where],
+    targets: Sequence[Where],
     *,
     pull_request: bool,
 ) -> tuple[Subscription, ...]:
-    return tuple(
-        Subscription(
-            application=app,
-            entry=reading.entry,
-            # A signature covers a digest, so the digest must be written.
-            policy=replace(reading.policy, pin_digest=True) if key else reading.policy,
-            keys=reading.plugin if where.of_plugin else reading.keys,
-            source=where.source,
-            target=where.target,
-            path=where.path,
-            repo=where.repo,
-            base=where.base,
-            head_template=where.head_template,
-            method="argocd" if where.method == "argocd" else "git",
-            credentials=where.credentials,
-            fallbacks=where.fallbacks,
-            managed=asked.managed,
-            claims=asked.claims,
-            pull_request=pull_request,
-            home=where.home,
-            beside=where.beside,
-            signed_by=key,
-        )
-        for reading in readings
-        for key in (app.signing_keys.get(reading.entry.alias) or app.signing_keys.get(""),)
-        for where in wheres
-    )
+    """Return one Subscription for each of these entries and write-back targets."""
+    subscriptions: list[Subscription] = []
+    for reading in readings:
+        signing_key = app.signing_keys.get(reading.entry.alias) or app.signing_keys.get("")
+        policy = reading.policy
+        if signing_key:  # a signature covers a digest, so the digest must be written
+            policy = replace(policy, pin_digest=True)
+        subscriptions += [
+            Subscription(
+                application=app,
+                entry=reading.entry,
+                policy=policy,
+                keys=reading.plugin if where.of_plugin else reading.keys,
+                source=where.source,
+                target=where.target,
+                path=where.path,
+                repo=where.repo,
+                base=where.base,
+                head_template=where.head_template,
+                method="argocd" if where.method == "argocd" else "git",
+                credentials=where.credentials,
+                fallbacks=where.fallbacks,
+                managed=annotated.managed,
+                claims=annotated.claims,
+                pull_request=pull_request,
+                home=where.home,
+                beside=where.beside,
+                signed_by=signing_key,
+            )
+            for where in targets
+        ]
+    return tuple(subscriptions)
 
 
 def _flaws_of_entries(
@@ -156,19 +167,20 @@ def _flaws_of_entries(
 ) -> list[Flaw]:
     """Return an error in the Application's annotations or source as one flaw for each entry.
 
-    If no entry can be parsed, return a single flaw without an entry for a broken annotation.
+    If no entry can be parsed, return a single flaw without an entry for a broken annotation, and
+    none for a broken source.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
-        flaw = Flaw("", None, error.key, error.value, trouble)
+        key = error.key
+        value = error.value
     else:
-        target = app.annotations.get(TARGET, "")
         trouble = Trouble(error.rule, error.message, error.hint)
-        flaw = Flaw("", None, TARGET if target else "", target, trouble)
-    flaws = [replace(flaw, text=reading.entry.text, entry=reading.entry) for reading in readings]
-    if not flaws and isinstance(error, Faulty):
-        return [flaw]
-    return flaws
+        value = app.annotations.get(TARGET, "")
+        key = TARGET if value else ""
+    if not readings and isinstance(error, Faulty):
+        return [Flaw("", None, key, value, trouble)]
+    return [Flaw(reading.entry.text, reading.entry, key, value, trouble) for reading in readings]
 
 
 @dataclass(frozen=True)
@@ -186,7 +198,7 @@ class EntryReading:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Annotated:
     """All settings in a set of annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]
@@ -197,39 +209,48 @@ class _Asked:
 
 
 @lru_cache(maxsize=4096)  # Applications from the same generator have the same annotations
-def _asked_by(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Asked:
+def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Annotated:
     """Read the annotations, given as (key, value), except where to write."""
     by_key = dict(annotations)
-    listed = read_image_list(by_key.get("image-list", ""))
+    image_list = read_image_list(by_key.get("image-list", ""))
     index = keys.index(by_key)
-    misspelled = _misspelled_flaws(by_key, index)
-    blocked_entries = {flaw.text for flaw in misspelled}
     flaws = []
-    for text, error in listed.unreadable:
+    for text, error in image_list.unreadable:
         trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
         flaws.append(Flaw(text, None, "image-list", text, trouble))
+
     readings = []
-    for entry in listed.entries:
-        settings = keys.settings(index, listed.prefixes(entry))
+    for entry in image_list.entries:
+        settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        cut_off = listed.cut.get(entry.text)
-        readings.append(replace(reading, broken=True) if cut_off else reading)
+        cut_off = image_list.cut.get(entry.text)
         if cut_off:
+            reading = replace(reading, broken=True)
             message = f"{cut_off[0]!r} follows a comma, but commas separate entries"
             hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off))}"
             trouble = Trouble("annotation", message, hint)
             flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], trouble))
-    return _Asked(
+        readings.append(reading)
+
+    misspelled = _misspelled_flaws(by_key, index)
+    blocked_entries = {flaw.text for flaw in misspelled}
+    usable = [reading for reading in readings if reading.entry.text not in blocked_entries]
+    flaws += misspelled
+    for reading in readings:
+        flaws += reading.flaws
+    managed = chain.from_iterable(reading.managed for reading in readings)
+    return _Annotated(
         readings=tuple(readings),
-        usable=tuple(reading for reading in readings if reading.entry.text not in blocked_entries),
-        managed=tuple(dict.fromkeys(name for reading in readings for name in reading.managed)),
+        usable=tuple(usable),
+        managed=tuple(dict.fromkeys(managed)),
         # claims matter only if several entries could own a place
         claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
-        flaws=(*flaws, *misspelled, *(flaw for reading in readings for flaw in reading.flaws)),
+        flaws=tuple(flaws),
     )
 
 
 def _claim_of(reading: EntryReading) -> Claim:
+    """Return the names under which an entry's image is written."""
     return Claim(
         alias=reading.entry.alias,
         identity=reading.entry.image.identity,
@@ -246,18 +267,20 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
 
     AIU ignores a misspelled `allow-tags` and lets every tag through.
     """
-    listed = read_image_list(annotations.get("image-list", ""))
+    image_list = read_image_list(annotations.get("image-list", ""))
     flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
         if not doubt.governs or not value:
             continue
-        for entry in listed.entries:
-            names = listed.prefixes(entry)
-            # An entry's own setting overrides the Application-wide form.
-            has_own_setting = any(prefix in index.get(doubt.meant, ()) for prefix in names)
-            applies_to_all = not doubt.name
-            if doubt.name in names or (applies_to_all and not has_own_setting):
+        prefixes_with_setting = index.get(doubt.meant, {})
+        for entry in image_list.entries:
+            own_prefixes = image_list.prefixes(entry)
+            if doubt.name:
+                applies = doubt.name in own_prefixes
+            else:  # an entry's own setting overrides the Application-wide form
+                applies = prefixes_with_setting.keys().isdisjoint(own_prefixes)
+            if applies:
                 flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
     return flaws
 
@@ -272,12 +295,10 @@ class EntryReader:
         self.flaws: list[Flaw] = []
 
     def read(self) -> EntryReading:
-        """Return the entry's settings."""
+        """Return the entry's settings. A setting with a flaw gets its default value."""
         default: tuple[Strategy, str] = ("semver", "")
         strategy, strategy_range = self._try(self._strategy, default)
-        known = None if self._has_errors() else strategy
-        pin = self.settings["pin-digest"]
-        values = {key: setting.value for key, setting in self.settings.items()}
+        known_strategy = None if self._has_errors() else strategy
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, strategy_range), ()),
@@ -285,22 +306,22 @@ class EntryReader:
             ignore=self._ignore(),
             tag_order=self._try(lambda: self._tag_order(strategy), ""),
             platforms=self._platforms(),
-            pin_digest=self._try(
-                lambda: keys.boolean(pin) if pin else self.defaults.pin_digest,
-                otherwise=False,
-            ),
-            pull_secret=values["pull-secret"],
+            pin_digest=self._try(self._pin_digest, otherwise=False),
+            pull_secret=self.settings["pull-secret"].value,
         )
+
         # An invalid value causes only a warning, because `force-update` has no effect here. In AIU
         # v1, the whole Application fails.
         try:
             keys.boolean(self.settings["force-update"])
         except Faulty as error:
             self._warn(error, f"{error.value!r} is neither true nor false", error.hint)
+
+        values = {key: setting.value for key, setting in self.settings.items()}
         plugin = Keys(
-            values["plugin.image-name"],
-            values["plugin.image-tag"],
-            values["plugin.image-spec"],
+            name=values["plugin.image-name"],
+            tag=values["plugin.image-tag"],
+            spec=values["plugin.image-spec"],
         )
         names = Keys(
             name=values["helm.image-name"],
@@ -311,6 +332,23 @@ class EntryReader:
             digest=values["helm.image-digest"],
         )
         self._check_helm_keys(names)
+        return EntryReading(
+            entry=self.entry,
+            policy=policy,
+            keys=names,
+            plugin=plugin,
+            flaws=tuple(self.flaws),
+            broken=self._has_errors(),
+            managed=self._managed_names(names, plugin),
+            strategy=known_strategy,
+        )
+
+    def _has_errors(self) -> bool:
+        """Return whether any flaw found so far is an error rather than a warning."""
+        return any(flaw.severity == "error" for flaw in self.flaws)
+
+    def _managed_names(self, names: Keys, plugin: Keys) -> tuple[str, ...]:
+        """Return the names in an override file that belong to this entry."""
         # If no annotation sets the parameters, AIU writes `image.name` and `image.tag` to its
         # override files.
         if names.spec:
@@ -326,19 +364,7 @@ class EntryReader:
             self.entry.image.identity,
             names.kustomize_name,
         )
-        return EntryReading(
-            entry=self.entry,
-            policy=policy,
-            keys=names,
-            plugin=plugin,
-            flaws=tuple(self.flaws),
-            broken=self._has_errors(),
-            managed=tuple(filter(None, managed)),
-            strategy=known,
-        )
-
-    def _has_errors(self) -> bool:
-        return any(flaw.severity == "error" for flaw in self.flaws)
+        return tuple(name for name in managed if name)
 
     def _check_helm_keys(self, names: Keys) -> None:
         """Add a flaw for a space inside an index, and for a digest key that is used twice."""
@@ -350,12 +376,15 @@ class EntryReader:
                 fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
                 message = f"{setting.key}: {setting.value!r} has a space inside an index"
                 self._fault(setting, message, f"use {fixed}")
+
         digest = self.settings["helm.image-digest"]
-        if digest and names.spec:
+        if not digest:
+            return
+        if names.spec:
             message = "helm.image-digest: the value of helm.image-spec already includes the digest"
             hint = "remove it, or use helm.image-tag instead of helm.image-spec"
             self._fault(digest, message, hint)
-        elif digest and digest.value in (names.tag or "image.tag", names.name or "image.name"):
+        elif digest.value in (names.tag or "image.tag", names.name or "image.name"):
             message = (
                 f"helm.image-digest: {digest.value} is already the key for the tag or the name"
             )
@@ -369,11 +398,12 @@ class EntryReader:
             self._fault(error, str(error), error.hint)
             return otherwise
 
-    def _fault(self, at: Setting | Faulty, message: str, hint: str) -> None:
-        self._add(at.key, at.value, Trouble("annotation", message, hint))
+    def _fault(self, setting: Setting | Faulty, message: str, hint: str) -> None:
+        self._add(setting.key, setting.value, Trouble("annotation", message, hint))
 
-    def _warn(self, at: Setting | Faulty, message: str, hint: str) -> None:
-        self._add(at.key, at.value, Trouble.warning("annotation", f"{at.key}: {message}", hint))
+    def _warn(self, setting: Setting | Faulty, message: str, hint: str) -> None:
+        warning = Trouble.warning("annotation", f"{setting.key}: {message}", hint)
+        self._add(setting.key, setting.value, warning)
 
     def _add(self, key: str, value: str, trouble: Trouble) -> None:
         self.flaws.append(Flaw(self.entry.text, self.entry, key, value, trouble))
@@ -386,40 +416,51 @@ class EntryReader:
         setting = self.settings["update-strategy"]
         if not setting:
             return self.defaults.strategy, ""
-        name, _, constraint = setting.value.partition(":")
         by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
-        before_colon = by_name.get(name.strip().lower())
+
         # guides show `semver:1.6.x`; AIU reads plain semver
-        if before_colon and STRATEGIES[before_colon].constraint == "range":
-            return before_colon, constraint.strip()
-        whole = setting.value.lower()
-        known = DEPRECATED.get(whole) or by_name.get(whole)
-        if known is None:
+        before_colon, _, constraint = setting.value.partition(":")
+        strategy = by_name.get(before_colon.strip().lower())
+        if strategy and STRATEGIES[strategy].constraint == "range":
+            return strategy, constraint.strip()
+
+        name = setting.value.lower()
+        strategy = DEPRECATED.get(name) or by_name.get(name)
+        if strategy is None:
             advised = advice.on_strategy(self.entry, setting.key, setting.value)
             hint = advised or f"use one of {', '.join(STRATEGIES)}"
             raise setting.wrong(f"unknown update strategy {setting.value!r}", hint)
-        if whole in DEPRECATED:
-            message = f"the strategy {setting.value!r} is now called {known!r}"
-            self._warn(setting, message, f"use {known}")
-        return known, ""
+        if name in DEPRECATED:
+            message = f"the strategy {setting.value!r} is now called {strategy!r}"
+            self._warn(setting, message, f"use {strategy}")
+        return strategy, ""
+
+    def _pin_digest(self) -> bool:
+        """Return whether the digest is written too. Raises `Faulty`."""
+        setting = self.settings["pin-digest"]
+        return keys.boolean(setting) if setting else self.defaults.pin_digest
 
     def _constraints(self, strategy: Strategy, strategy_range: str) -> tuple[str, ...]:
-        """Return the constraints in `image-list` and in `semver:<constraint>`. Raises `Faulty`."""
-        listed = self.entry.constraint
+        """Return the constraints in `image-list` and in `semver:<constraint>`. Raises `Faulty` if
+        they do not fit the strategy.
+        """
+        entry_constraint = self.entry.constraint
         meaning = STRATEGIES[strategy].constraint
-        if meaning == "tag" and not listed:
+        if meaning == "tag" and not entry_constraint:
             fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             message = f"the {strategy} strategy needs a tag to follow"
             raise Faulty("image-list", self.entry.text, message, fix)
-        if meaning == "range" and listed:
-            setting = Setting("image-list", listed)
-            _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))
-        if meaning == "range" and strategy_range not in ("", listed):
-            setting = Setting(self.settings["update-strategy"].key, strategy_range)
-            _read_setting(setting, parse_range)
-        if listed and not meaning:
+        if meaning == "range":  # check that both are ranges
+            if entry_constraint:
+                setting = Setting("image-list", entry_constraint)
+                _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))
+            if strategy_range not in ("", entry_constraint):
+                setting = Setting(self.settings["update-strategy"].key, strategy_range)
+                _read_setting(setting, parse_range)
+        if entry_constraint and not meaning:
             self._warn_of_constraint(strategy)
-        return tuple(dict.fromkeys(filter(None, (listed, strategy_range))))
+        distinct = dict.fromkeys((entry_constraint, strategy_range))
+        return tuple(constraint for constraint in distinct if constraint)
 
     def _warn_of_constraint(self, strategy: Strategy) -> None:
         """Add a warning that the constraint has no effect (AIU issues 580 and 1100)."""
@@ -440,12 +481,15 @@ class EntryReader:
         elif value != value.lower():  # the comparison is case-sensitive, as in AIU
             message = f"platforms are lowercase, so no image can match {value!r}"
             self._platform_fault(message, f"use {value.lower()}")
+
         for name in names:
             if not is_platform(name):
                 self._platform_fault(f"{name!r} is not a platform, so no image can match it")
-            elif name == name.lower() and (meant := meant_platforms(name)):
+                continue
+            similar_platforms = meant_platforms(name) if name == name.lower() else ()
+            if similar_platforms:
                 message = f"{name!r} has an unknown architecture, so no image can match it"
-                self._platform_fault(message, f"use {' or '.join(meant)}")
+                self._platform_fault(message, f"use {' or '.join(similar_platforms)}")
         return names
 
     def _platform_fault(self, message: str, hint: str = PLATFORM_HINT) -> None:
@@ -453,6 +497,7 @@ class EntryReader:
         self._fault(setting, f"{setting.key}: {message}", hint)
 
     def _allow(self) -> str | None:
+        """Return the pattern in `allow-tags`, or None if no annotation sets it. Raises `Faulty`."""
         setting = self.settings["allow-tags"]
         if not setting:
             # `tag-match` was the name before AIU v0.7; v1 does not read it.
@@ -464,6 +509,9 @@ class EntryReader:
         return _read_setting(setting, tag_filter.allow_pattern, advise)
 
     def _tag_order(self, strategy: Strategy) -> str:
+        """Return the value of `tag-order`, or "". Raises `Faulty` if it does not fit the
+        strategy.
+        """
         setting = self.settings["tag-order"]
         if not setting:
             return ""
@@ -477,22 +525,24 @@ class EntryReader:
         return order
 
     def _ignore(self) -> tuple[str, ...]:
-        """Return the globs of tags to ignore, or () and a flaw for each broken glob."""
+        """Return the globs of tags to ignore. If a glob is broken, add a flaw for each broken one,
+        and return ().
+        """
         setting = self.settings["ignore-tags"]
         globs = tag_filter.split_globs(setting.value) if setting else ()
-        broken: list[Faulty] = []
+        errors: list[Faulty] = []
         for glob in dict.fromkeys(globs):
-            if len(broken) == MOST_GLOBS:
+            if len(errors) == MOST_GLOBS:
                 hint = "fix these globs first, then check again"
-                broken.append(setting.wrong("there may be more invalid globs", hint))
+                errors.append(setting.wrong("there may be more invalid globs", hint))
                 break
             try:
                 _check_glob(glob)
             except Malformed as error:
-                broken.append(setting.wrong(error.message, error.hint))
-        for faulty in broken:
+                errors.append(setting.wrong(error.message, error.hint))
+        for faulty in errors:
             self._fault(faulty, str(faulty), faulty.hint)
-        return () if broken else globs
+        return () if errors else globs
 
 
 def _check_glob(glob: str) -> None:
@@ -501,11 +551,11 @@ def _check_glob(glob: str) -> None:
     AIU accepts a glob that never matches, and so accepts tags that were meant to be ignored.
     """
     tag_filter.check_glob(glob)
-    impossible = advice.blind_glob(glob)
+    impossible = advice.impossible_character(glob)
     if impossible:
         raise Malformed(
             f"{glob!r} does not match any tag: tags cannot contain {impossible!r}",
-            advice.on_blind_glob(glob),
+            advice.on_impossible_glob(glob),
         )
 
 

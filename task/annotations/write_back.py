@@ -89,50 +89,66 @@ def write_backs(
             errors[str(error)] = error
             return otherwise
 
-    method, credentials = tried(
-        lambda: write_back_method(app.annotations.get("write-back-method", "")), ("git", "")
-    )
-    base, head = tried(lambda: git_branch(app.annotations.get("git-branch", "")), ("", ""))
+    method_text = app.annotations.get("write-back-method", "")
+    method, credentials = tried(lambda: write_back_method(method_text), otherwise=("git", ""))
+    branch_text = app.annotations.get("git-branch", "")
+    base, head_template = tried(lambda: git_branch(branch_text), otherwise=("", ""))
     # `_where_to_write` does not check this if the target is broken
-    tried(lambda: choose_source(app, ""), None)
+    tried(lambda: choose_source(app, ""), otherwise=None)
+
     # AIU supports only one target. Several targets, separated by commas, are our addition.
     annotation = app.annotations.get(TARGET, "")
-    texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
-    places = [tried(partial(_where_to_write, app, text, argocd_namespace), None) for text in texts]
-    homes: dict[tuple[str, str], str] = {}
-    wheres = []
-    for place in dict.fromkeys(filter(None, places)):  # write a duplicate target only once
-        branch = base or place.base
+    target_texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
+    resolved: dict[Where, None] = {}  # a duplicate target is written only once
+    for text in target_texts:
+        where = tried(partial(_where_to_write, app, text, argocd_namespace), otherwise=None)
+        if where:
+            resolved[where] = None
+
+    homes: dict[tuple[str, str], str] = {}  # by repository and branch
+    targets = []
+    for where in resolved:
+        branch = base or where.base
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
         branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
-        may_be_folder = place.target in ("kustomization", "manifests")
-        is_folder = may_be_folder and not place.path.endswith(MANIFESTS)
-        folder = place.path if is_folder else posixpath.dirname(place.path)
-        home = homes.setdefault((normal_url(place.repo), branch), folder)
-        wheres.append(
+        home = homes.setdefault((normal_url(where.repo), branch), _folder_of_target(where))
+        targets.append(
             replace(
-                place,
+                where,
                 base=branch,
-                head_template=head,
+                head_template=head_template,
                 home=home,
                 method=method,
                 credentials=credentials,
             )
         )
-    return tuple(_with_others(where, wheres) for where in wheres), list(errors.values())
+    return tuple(_with_others(where, targets) for where in targets), list(errors.values())
 
 
-def _with_others(where: Where, wheres: Sequence[Where]) -> Where:
+def _folder_of_target(where: Where) -> str:
+    """Return the target's folder: the target itself, or the folder that contains its file."""
+    may_be_folder = where.target in ("kustomization", "manifests")
+    if may_be_folder and not where.path.endswith(MANIFESTS):
+        return where.path
+    return posixpath.dirname(where.path)
+
+
+def _with_others(where: Where, targets: Sequence[Where]) -> Where:
     """Add the paths of the other targets on the same branch."""
-    if len(wheres) == 1:
+    if len(targets) == 1:
         return where
     branch = (normal_url(where.repo), where.base)
-    on_branch = [other for other in wheres if (normal_url(other.repo), other.base) == branch]
+    on_branch = [other for other in targets if (normal_url(other.repo), other.base) == branch]
     return replace(where, beside=tuple(other.path for other in on_branch if other is not where))
 
 
 def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where:
+    """Return the place that one target in `write-back-target` refers to.
+
+    Raises `Faulty`, `SourceError`, or `TargetError`, and `NotPermittedError` for a file that
+    annotations must never write.
+    """
     target, path = _target(text)
     where = _resolved(app, target, path, argocd_namespace)
     refuse_unwritable(where.path)
@@ -140,12 +156,15 @@ def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where
 
 
 def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
-    """Return where a target's file or folder is. Raises `Faulty`, `SourceError`, or
-    `TargetError`.
+    """Return where a target's file or folder is.
+
+    `target` is the kind of the target, and `path` is as written in the annotation. Raises `Faulty`,
+    `SourceError`, or `TargetError`.
     """
     source = choose_source(app, FORCED.get(target, ""))
     if target == "helmvalues" and path.startswith("$"):
         return _at_ref(app, path, source)
+
     # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
     has_git_repository = target != "override" and app.annotations.get("git-repository")
     if source.chart and not has_git_repository:
@@ -157,12 +176,11 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
         description = f"the OCI artifact {without_login(repo)}"
         message = f"the source is {description}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
+
     if target == "override":
         folder = inside(source.path, ".", "source")
-        expected, alternative = (
-            f"{folder}/{file_name}" if folder else file_name
-            for file_name in override_names(app, argocd_namespace)
-        )
+        file_names = override_names(app, argocd_namespace)
+        expected, alternative = (posixpath.join(folder, file_name) for file_name in file_names)
         return Where(target, expected, source, repo, base, fallbacks=(alternative,))
     if target == "file":
         return Where(target, inside("", path.lstrip("/")), source, repo, base)
@@ -175,13 +193,15 @@ def _at_ref(app: Application, path: str, source: Source) -> Where:
 
     As in a chart's `valueFiles`, `$ref` is the repository root of the source with this `ref`.
     """
-    ref, _, rest = path.removeprefix("$").partition("/")
-    ref_source = next((other for other in app.sources if other.ref == ref), None)
-    if ref_source is None or not rest:
-        known = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
-        hint = f"refs of this Application: {known}"
+    ref, _, path_in_repository = path.removeprefix("$").partition("/")
+    with_ref = [other for other in app.sources if other.ref == ref]
+    if not with_ref or not path_in_repository:
+        known_refs = ", ".join(f"${other.ref}" for other in app.sources if other.ref) or "none"
+        hint = f"refs of this Application: {known_refs}"
         raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
-    return Where("helmvalues", inside("", rest), source, ref_source.repo, ref_source.revision)
+    ref_source = with_ref[0]
+    file = inside("", path_in_repository)
+    return Where("helmvalues", file, source, repo=ref_source.repo, base=ref_source.revision)
 
 
 def _target(text: str) -> tuple[str, str]:
@@ -189,17 +209,18 @@ def _target(text: str) -> tuple[str, str]:
 
     A text that is neither a known target nor looks like one is a file; "" is an override file.
     """
-    word, colon, path = text.partition(":")
-    word = word.strip()
-    path = path.strip()
+    word, colon, path = (part.strip() for part in text.partition(":"))
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
-        folder = posixpath.dirname(path) or ("/" if "/" in path else ".")
+        root = "/" if "/" in path else "."
+        folder = posixpath.dirname(path) or root
         message = f"{text!r} is a file, but kustomization requires the folder that contains it"
         raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
+
     _refuse_likeness(text, word, path)
-    if posixpath.basename(text).lower() in (file_name.lower() for file_name in KUSTOMIZATIONS):
+    lowercase_names = [file_name.lower() for file_name in KUSTOMIZATIONS]
+    if posixpath.basename(text).lower() in lowercase_names:
         folder = posixpath.dirname(text).lstrip("/") or "."
         raise Faulty(
             TARGET,
@@ -216,7 +237,10 @@ def _target(text: str) -> tuple[str, str]:
 
 
 def _refuse_likeness(text: str, word: str, path: str) -> None:
-    """Raise `Faulty` for a method, and for a word that looks like a target."""
+    """Raise `Faulty` for a method, and for a word that looks like a target but is not one.
+
+    `text` is the whole target. It is split at the colon into `word` and `path`.
+    """
     unknown = f"unknown target {text!r}"
     if word.lower() in ("git", "argocd"):
         hint = (
@@ -224,15 +248,17 @@ def _refuse_likeness(text: str, word: str, path: str) -> None:
             " the target"
         )
         raise Faulty(TARGET, text, f"{unknown}: it is a write-back-method", hint)
-    if "/" not in word and "." not in word:
-        meant = MEANT.get(word.lower()) or nearest(word, TARGETS)
-        if meant:
-            raise Faulty(TARGET, text, unknown, f"use {meant}{f':{path}' if path else ''}")
+    may_be_file = "/" in word or "." in word
+    if not may_be_file:
+        similar_target = MEANT.get(word.lower()) or nearest(word, TARGETS)
+        if similar_target:
+            suffix = f":{path}" if path else ""
+            raise Faulty(TARGET, text, unknown, f"use {similar_target}{suffix}")
     # AIU compares only the prefix, so it treats `kustomizationX` and `helmvalues.yaml` as these
     # targets.
-    prefix = next((target for target in FORCED if text.startswith(target)), "")
-    if prefix and posixpath.basename(text) not in KUSTOMIZATIONS:
-        raise Faulty(TARGET, text, unknown, f"use {prefix} or {prefix}:<path>")
+    for prefix in FORCED:
+        if text.startswith(prefix) and posixpath.basename(text) not in KUSTOMIZATIONS:
+            raise Faulty(TARGET, text, unknown, f"use {prefix} or {prefix}:<path>")
 
 
 class Neighbours:
@@ -248,8 +274,11 @@ class Neighbours:
                     self._by_folder.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the subscription, noting the other Application that owns its file, if there is
-        one.
+        """Return the subscription, noting the other Application that owns its values file, if there
+        is one.
+
+        A values file belongs to the Application whose source is the file's folder, or else the
+        nearest parent folder.
         """
         if sub.target != "helmvalues":
             return sub
@@ -266,6 +295,8 @@ class Neighbours:
 def choose_source(app: Application, forced: Kind) -> Source:
     """Return the source to update: the one in `write-back-source`, or else by type,
     as in AIU.
+
+    `forced` is the type that the write-back target needs, or "". Raises `SourceError` or `Faulty`.
     """
     if not app.sources:
         raise SourceError(
@@ -285,27 +316,35 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
     """Return the sources of the forced kind, or of the first explicit kind."""
-    kinds = [source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")]
-    kind = forced or (kinds[0] if kinds else "")
+    kind = forced
     if not kind:
-        return ()
+        kinds = [
+            source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")
+        ]
+        if not kinds:
+            return ()
+        kind = kinds[0]
     with_section = [source for source in sources if source.section == kind]  # AIU v0
     of_kind = [source for source in sources if source.kind == kind]  # AIU v1.1
     return with_section or of_kind
 
 
 def _named_source(app: Application, name: str) -> Source:
-    """Return the `write-back-source`: names and refs take precedence over indices."""
+    """Return the source with this name, ref, or index, in this order. Raises `Faulty` if there is
+    none.
+
+    `name` is the value of `write-back-source`.
+    """
     for source in app.sources:
         if name in (source.name, source.ref):
             return source
     for index, source in enumerate(app.sources):
         if name == str(index):
             return source
-    known = ", ".join(
+    choices = ", ".join(
         source.name or source.ref or str(index) for index, source in enumerate(app.sources)
     )
-    hint = f"use a name, a ref, or a zero-based index: {known}"
+    hint = f"use a name, a ref, or a zero-based index: {choices}"
     raise Faulty("write-back-source", name, f"there is no source {name!r}", hint)
 
 
@@ -316,12 +355,12 @@ def _repository(app: Application, source: Source) -> tuple[str, str]:
     compares the two URLs literally.
     """
     repository = app.annotations.get("git-repository", "")
+    if not repository and not source.repo:
+        raise SourceError(
+            "the source has no repoURL",
+            hint="set repoURL, or add the git-repository annotation",
+        )
     if not repository:
-        if not source.repo:
-            raise SourceError(
-                "the source has no repoURL",
-                hint="set repoURL, or add the git-repository annotation",
-            )
         return source.repo, source.revision
     if app.multi:
         for other in app.sources:
@@ -349,12 +388,12 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 def inside(folder: str, path: str, what: str = "target") -> str:
     """Normalize `path`, which is relative to `folder`, or to the root if it begins with "/".
 
-    Raises `SourceError` or `TargetError` for a path outside the repository. AIU does not restrict
-    `..`.
+    Raises `SourceError` or `TargetError`, depending on `what` it is, for a path outside the
+    repository. AIU does not restrict `..`.
     """
     error = SourceError if what == "source" else TargetError
     joined = path if path.startswith("/") else f"{folder}/{path}"
-    if not joined.isprintable() or "\\" in joined:
+    if "\\" in joined or not joined.isprintable():
         raise error(
             f"the path {joined!r} contains characters that are not allowed",
             hint="rename it",
@@ -413,14 +452,17 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
     for path in paths:
         refuse_unwritable(path)
         _refuse_guarded(sub, path)
-    for writes in sub.writes:
-        concerned = [path for path in paths if writes.only in ("", path)]
-        if concerned:
-            _refuse_by_rule(sub, writes, concerned, branch)
+    for rule in sub.writes:
+        paths_under_rule = [path for path in paths if rule.only in ("", path)]
+        if paths_under_rule:
+            _refuse_by_rule(sub, rule, paths_under_rule, branch)
 
 
 def _refuse_guarded(sub: Subscription, path: str) -> None:
-    """Raise `NotPermittedError` for a guarded file that no repository rule lists."""
+    """Raise `NotPermittedError` for a guarded file that no repository rule lists.
+
+    A guarded file is a CI or reviewer definition, which only the repository's config can permit.
+    """
     guarded = {
         name: description
         for name, description in _guarded_names(path).items()
@@ -428,29 +470,34 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
     }
     if not guarded:
         return
-    # A rule permits a guarded file only if it names it: `*` is not enough.
-    globs = [glob for writes in sub.writes for glob in writes.paths or ()]
-    naming = [glob for glob in globs if guarded.keys() <= set(glob.split("/"))]
-    if not any(fits_glob(glob, path) for glob in naming):
-        description = next(iter(guarded.values()))
-        also = f", or add the protected file to `writes` in {PATH}"
-        raise _not_written(description, path, also)
+
+    for rule in sub.writes:
+        for glob in rule.paths or ():
+            # A rule permits a guarded file only if it names it: `*` is not enough.
+            names_file = guarded.keys() <= set(glob.split("/"))
+            if names_file and fits_glob(glob, path):
+                return
+    description = next(iter(guarded.values()))
+    also = f", or add the protected file to `writes` in {PATH}"
+    raise _not_written(description, path, also)
 
 
-def _refuse_by_rule(sub: Subscription, writes: Writes, paths: Collection[str], branch: str) -> None:
+def _refuse_by_rule(sub: Subscription, rule: Writes, paths: Collection[str], branch: str) -> None:
     """Raise `NotPermittedError` for a file or branch that this repository rule does not
     list.
     """
-    rule = f"{PATH}, line {writes.line}, does not allow {sub.application.key}"
+    refusal = f"{PATH}, line {rule.line}, does not allow {sub.application.key}"
     hint = f"ask the repository's owner to add it to `writes` in {PATH}"
-    if writes.paths is not None:
+    if rule.paths is not None:
         for path in paths:
-            if not any(fits_glob(glob, path) for glob in writes.paths):
-                raise NotPermittedError(f"{rule} to write {shortened(path)!r}", hint=hint)
-    if writes.branches is None:
+            if not any(fits_glob(glob, path) for glob in rule.paths):
+                raise NotPermittedError(f"{refusal} to write {shortened(path)!r}", hint=hint)
+    if rule.branches is None:
         return
-    if not any(fits_glob(glob, branch) for glob in writes.branches):
-        raise NotPermittedError(f"{rule} to write to the branch {shortened(branch)!r}", hint=hint)
+    if not any(fits_glob(glob, branch) for glob in rule.branches):
+        raise NotPermittedError(
+            f"{refusal} to write to the branch {shortened(branch)!r}", hint=hint
+        )
 
 
 def refuse_unwritable(path: str) -> None:
@@ -463,11 +510,11 @@ def refuse_unwritable(path: str) -> None:
     for description in _guarded_names(path).values():
         if description in _NEVER_AT_ALL:
             raise _not_written(description, path)
-    longest = max(path.split("/"), key=size)
-    if size(longest) > LONGEST_NAME:
+    longest_name = max(path.split("/"), key=size)
+    if size(longest_name) > LONGEST_NAME:
         message = (
-            f"{shortened(longest)!r} has {size(longest)} bytes, but file systems limit names to"
-            f" {LONGEST_NAME}"
+            f"{shortened(longest_name)!r} has {size(longest_name)} bytes, but file systems limit"
+            f" names to {LONGEST_NAME}"
         )
         hint = "use another file in write-back-target, or a shorter Application name"
         raise TargetError(message, hint=hint)
@@ -481,14 +528,15 @@ def refuse_unwritable(path: str) -> None:
 
 def _guarded_names(path: str) -> Mapping[str, str]:
     """Return the names in a path that annotations cannot write, each with a description."""
-    found = {}
+    guarded = {}
     for part in path.split("/"):
         # Windows treats `.git.` and `.git ` as `.git`.
         name = part.casefold().rstrip(". ")
-        description = _NEVER.get(name) or _NEVER.get(_YAML.sub("", name))
+        without_extension = _YAML.sub("", name)
+        description = _NEVER.get(name) or _NEVER.get(without_extension)
         if description:
-            found[part] = description
-    return found
+            guarded[part] = description
+    return guarded
 
 
 def _not_written(description: str, path: str, also: str = "") -> NotPermittedError:

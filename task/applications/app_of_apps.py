@@ -74,12 +74,12 @@ class Deployed:
     release: Release = Release()
     optional_values: bool = False  # ignoreMissingValueFiles
     # the unsupported manifest key that prevents rendering the folder
-    strange: str = ""
+    unsupported: str = ""
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
-        """Return whether a file is one of the folder's manifests. `path` is relative to the
-        repository's root.
+        """Return whether a file in or below the folder is one of its manifests. `path` is relative
+        to the repository's root.
         """
         relative_path = posixpath.relpath(path, self.path or ".")
         is_in_subfolder = "/" in relative_path
@@ -104,7 +104,6 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     and plugin output.
     """
     spec = mapping(item.get("spec"))
-    metadata = mapping(item.get("metadata"))
     hydrator = spec.get("sourceHydrator")
     source_list = spec.get("sources")
     if isinstance(hydrator, dict):
@@ -113,8 +112,10 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
         sources = source_list
     else:
         sources = [spec.get("source")]
-    names = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
-    parent = "/".join(names) or "?"
+
+    metadata = mapping(item.get("metadata"))
+    full_name = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
+    parent = "/".join(full_name) or "?"
     name = _scalar(metadata.get("name"))
     namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
     for source in sources:
@@ -128,41 +129,50 @@ def _deployed_by(
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
-    """Yield what a source deploys, or why it is not a folder. Yield nothing if the source only
-    provides values for another source.
+    """Yield the folder that a source deploys, or the reason that it is not a folder. Yield nothing
+    if the source only provides values for another source.
+
+    `parent` is the Application in messages. `name` and `namespace` are the defaults of its Helm
+    release.
     """
     repo = _scalar(source.get("repoURL"))
-    path = _scalar(source.get("path"))
     why_no_folder = _without_folder(source, repo)
     if why_no_folder:
         yield NoFolder(why_no_folder, parent=parent)
         return
+    path = _scalar(source.get("path"))
     if not path:
         return
     if posixpath.normpath(path).split("/")[0] == "..":
         yield NoFolder("outside", path, parent)
         return
-    inside = posixpath.normpath(posixpath.join("/", path)).strip("/")
+
+    path_from_root = posixpath.normpath(posixpath.join("/", path)).strip("/")
     directory = mapping(source.get("directory"))
     helm = mapping(source.get("helm"))
     kustomize = mapping(source.get("kustomize"))
-    release, strange = _release(helm, inside, name, namespace)
-    changed = sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS)
-    if changed and not strange:
-        strange = f"kustomize.{changed[0]}"
+    release, unsupported_key = _release(helm, path_from_root, name, namespace)
+    if not unsupported_key:
+        unsupported_key = _unsupported_kustomize_key(kustomize)
     yield Deployed(
         repo=repo,
         revision=_scalar(source.get("targetRevision")),
-        path=inside,
+        path=path_from_root,
         plain=bool(directory) and not helm and not kustomize,
         recurse=directory.get("recurse") is True,
         include=_scalar(directory.get("include")),
         exclude=_scalar(directory.get("exclude")),
         release=release,
         optional_values=helm.get("ignoreMissingValueFiles") is True,
-        strange=strange,
+        unsupported=unsupported_key,
         parent=parent,
     )
+
+
+def _unsupported_kustomize_key(kustomize: Mapping[str, Any]) -> str:
+    """Return the first key, in alphabetical order, that changes Kustomize's output, or ""."""
+    keys = sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS)
+    return f"kustomize.{keys[0]}" if keys else ""
 
 
 def _without_folder(
@@ -178,16 +188,19 @@ def _without_folder(
 
 
 def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
-    """Return what Argo CD passes to Helm, and the first key that is not supported here ("" if all
-    keys are supported).
+    """Return what Argo CD passes to Helm for a chart at `path`, and the first key that is not
+    supported here ("" if all keys are supported).
+
+    `name` and `namespace` are used if the source does not set them.
     """
     files = [_scalar(file) for file in elements(helm.get("valueFiles"))]
     unsupported_files = [file for file in files if _is_elsewhere(file)]
-    strange = ""
+    unsupported_key = ""
     if helm.get("fileParameters"):
-        strange = "helm.fileParameters"
+        unsupported_key = "helm.fileParameters"
     elif unsupported_files:
-        strange = f"helm.valueFiles {unsupported_files[0][:200]!r}"
+        unsupported_key = f"helm.valueFiles {unsupported_files[0][:200]!r}"
+
     values = _scalar(helm.get("values"))
     values_object = helm.get("valuesObject")  # takes precedence
     if isinstance(values_object, dict) and values_object:
@@ -200,7 +213,7 @@ def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> t
         values=values,
         parameters=tuple(_set_options(helm)),
     )
-    return release, strange
+    return release, unsupported_key
 
 
 def _is_elsewhere(file: str) -> bool:
@@ -229,18 +242,21 @@ def _helm_escaped(value: str) -> str:
 def _fits_argo_glob(path: str, pattern: str) -> bool:
     """Return whether a path matches one of Argo CD's globs: `*` matches any characters, even
     slashes, and {a,b} matches a or b.
+
+    A glob with {a,b} is replaced by one glob for each choice, up to `_MOST_PATTERNS`.
     """
-    waiting = [pattern[:_LONGEST_PATTERN]]
+    with_braces = [pattern[:_LONGEST_PATTERN]]
     without_braces = list[str]()
-    while waiting and len(waiting) + len(without_braces) < _MOST_PATTERNS:
-        glob = waiting.pop()
+    while with_braces and len(with_braces) + len(without_braces) < _MOST_PATTERNS:
+        glob = with_braces.pop()
         braces = _BRACES.search(glob)
         if braces is None:
             without_braces.append(glob)
             continue
         before = glob[: braces.start()]
         after = glob[braces.end() :]
-        waiting += [f"{before}{choice}{after}" for choice in braces[1].split(",")]
+        choices = braces.group(1).split(",")
+        with_braces += [f"{before}{choice}{after}" for choice in choices]
     return any(fnmatchcase(path, glob) for glob in without_braces)
 
 
@@ -248,7 +264,9 @@ def _scalar(value: Any) -> str:
     """Return a YAML scalar as text; "" for a mapping or a list."""
     if isinstance(value, bool):
         return str(value).lower()
-    return "" if value is None or isinstance(value, (dict, list)) else str(value)
+    if value is None or isinstance(value, (dict, list)):
+        return ""
+    return str(value)
 
 
 class FollowedApplications:
@@ -262,8 +280,10 @@ class FollowedApplications:
         rendered_sets: Callable[[Found], Iterator[Found]] = lambda found: iter((found,)),
         most: int = MOST,
     ) -> None:
-        """`rendered_sets` returns an ApplicationSet's Applications,
-        and any other manifest unchanged.
+        """`depth` is the number of levels below the first Applications.
+
+        `rendered_sets` returns an ApplicationSet's Applications, and any other manifest unchanged.
+        `most` limits the number of Applications.
         """
         self._repositories = repositories
         self._rendering = rendering
@@ -292,16 +312,11 @@ class FollowedApplications:
         Anything that cannot be read is reported as a problem.
         """
         count = 0
-        refused: dict[NoFolder, None] = {}
+        not_followed: dict[NoFolder, None] = {}
         for _ in range(self._depth):
-            refused |= self._no_folders
+            not_followed |= self._no_folders
             self._no_folders = {}
-            by_branch: dict[tuple[str, str], list[Deployed]] = {}
-            for folder in self._waiting:
-                branch = (repository_key(folder.repo), folder.revision)
-                by_branch.setdefault(branch, []).append(folder)
-            self._waiting = []
-            for folders in by_branch.values():
+            for folders in self._waiting_by_branch():
                 for found in self._children(folders):
                     count += is_application(found.item)
                     if count > self._most:
@@ -317,31 +332,42 @@ class FollowedApplications:
                         return
                     self.note(found)
                     yield found
-        yield from _refusals(refused)
+        yield from _refusals(not_followed)
+
+    def _waiting_by_branch(self) -> Iterable[list[Deployed]]:
+        """Return the folders to read next, grouped by repository and branch, and forget them."""
+        by_branch: dict[tuple[str, str], list[Deployed]] = {}
+        for folder in self._waiting:
+            branch = (repository_key(folder.repo), folder.revision)
+            by_branch.setdefault(branch, []).append(folder)
+        self._waiting = []
+        return by_branch.values()
 
     def _children(self, folders: Sequence[Deployed]) -> Iterator[Found]:
         """Yield the manifests in these folders, which are on the same branch of the same
-        repository.
+        repository, and the problems with reading them.
         """
-        first = folders[0]
-        if first.repo in self._unreadable:
+        repo = folders[0].repo
+        if repo in self._unreadable:
             return
         try:
-            kept = self._repositories.of(first.repo)
+            repository = self._repositories.of(repo)
         except TaskError as error:
             yield from self._unopened(folders, error)
             return
         try:
-            branch, new_folders = self._look(kept, folders)
+            branch, new_folders = self._read_new_folders(repository, folders)
         except TaskError as error:
             yield self._problem(folders, error)
             return
+
         for folder in dict.fromkeys(folders):
             if folder.path and not branch.inside(folder.path):
                 yield _not_followed(folder.parent, branch.missing(folder.path))
         for folder, kind in new_folders:
-            for manifest in self._folder(folder, kind, branch):
-                for found in self._rendered_sets(_in_namespace(manifest, folder.release.namespace)):
+            for manifest in self._manifests_of(folder, kind, branch):
+                in_namespace = _in_namespace(manifest, folder.release.namespace)
+                for found in self._rendered_sets(in_namespace):
                     if found.trouble or found.item.get("kind") in KINDS:
                         yield found
 
@@ -350,13 +376,11 @@ class FollowedApplications:
         reported.
         """
         if isinstance(error, TooManyRepositoriesError):
-            if not self._full:
-                yield Found(
-                    {},
-                    "",
-                    Trouble("source", f"--follow-apps: {error.message}", error.hint),
-                )
+            was_reported = self._full
             self._full = True
+            if not was_reported:
+                message = f"--follow-apps: {error.message}"
+                yield Found({}, "", Trouble("source", message, error.hint))
         elif isinstance(error, SourceError):
             # Do not suggest allowing the URL, because it comes from a manifest that others wrote.
             self._unreadable.add(folders[0].repo)
@@ -364,22 +388,26 @@ class FollowedApplications:
         else:
             yield self._problem(folders, error)
 
-    def _look(
+    def _read_new_folders(
         self,
-        kept: KeptRepository,
+        repository: KeptRepository,
         folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
-        """Read the files that the new folders need. Return the branch, and each new folder with its
-        kind.
+        """Read the files that are needed to find the Applications in these folders.
+
+        Return their branch, and each folder that was not read before, with the tool that generates
+        its manifests.
         """
         names = [Place(folder.path, "names") for folder in folders]
-        branch = _Branch(kept, kept.snapshot(folders[0].revision, names))
+        branch = _Branch(repository, repository.snapshot(folders[0].revision, names))
         new_folders = []
         for folder in folders:
-            if branch.inside(folder.path):
-                kind = branch.kind(folder)
-                if self._is_new(folder, kind):
-                    new_folders.append((folder, kind))
+            if not branch.inside(folder.path):
+                continue
+            kind = branch.kind(folder)
+            if self._is_new(folder, kind):
+                new_folders.append((folder, kind))
+
         paths: list[str] = []
         for folder, kind in new_folders:
             if kind != "kustomize":
@@ -389,27 +417,36 @@ class FollowedApplications:
         branch.read_kustomizations(kustomized)
         return branch, new_folders
 
-    def _folder(self, folder: Deployed, kind: Kind | None, branch: _Branch) -> Iterator[Found]:
-        """Yield a folder's manifests, rendered if needed, or the reason that it is not followed."""
+    def _manifests_of(
+        self, folder: Deployed, kind: Kind | None, branch: _Branch
+    ) -> Iterator[Found]:
+        """Yield a folder's manifests, rendered if needed, or the reason that it is not followed.
+
+        `kind` is the tool that generates them. None means that the files are the manifests.
+        """
         where = f"{branch.repo}//{folder.path}".rstrip("/")
         if kind is None:
             yield from branch.manifests(branch.wanted(folder, kind))
             return
         try:
-            manifests = branch.applications_of(kind, folder)
-            if manifests is not None:
-                yield from branch.manifests(manifests)
+            manifest_paths = branch.applications_of(kind, folder)
+            if manifest_paths is not None:  # no rendering is needed
+                yield from branch.manifests(manifest_paths)
                 return
+
             hint = self._rendering.way_out(kind)
-            if folder.strange:  # check this first, because --render would not help
-                hint = f"{folder.parent} has {folder.strange}, which is not followed: {_CLUSTER}"
+            if folder.unsupported:  # overrides the hint, because --render would not help
+                hint = (
+                    f"{folder.parent} has {folder.unsupported}, which is not followed: {_CLUSTER}"
+                )
             if hint:
                 yield self._rendering.advice(kind, where, hint)
                 return
+
             value_files = folder.release.value_files
-            existing = tuple(path for path in value_files if branch.has(path))
+            existing_files = tuple(path for path in value_files if branch.has(path))
             if folder.optional_values:
-                value_files = existing
+                value_files = existing_files
             release = replace(folder.release, value_files=value_files)
             for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
@@ -419,9 +456,8 @@ class FollowedApplications:
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
         """Return whether this folder has not been read this way yet, and mark it as read."""
-        release = (
-            folder.release if kind == "helm" else Release()
-        )  # only Helm's output depends on it
+        # Only Helm's output depends on the release.
+        release = folder.release if kind == "helm" else Release()
         repo = repository_key(folder.repo)
         without_parent = replace(folder, repo=repo, release=release, parent="")
         key = (without_parent, folder.release.namespace)
@@ -430,26 +466,28 @@ class FollowedApplications:
         return is_new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
-        """Return one problem for all Applications that deploy from a branch.
+        """Return one problem for all Applications that deploy these folders of a branch.
 
-        The problem is an error if a retry may help.
+        The problem is an error if a retry may help. `hint` overrides the error's own hint.
         """
-        if not isinstance(error, SourceError):
+        is_source_error = isinstance(error, SourceError)
+        if not is_source_error:
             self._unreadable.add(folders[0].repo)
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
         message = f"Applications from {folders[0].parent}{others} are not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
-        hint = hint or (_BRANCH if isinstance(error, SourceError) else error.hint)
+        if not hint:
+            hint = _BRANCH if is_source_error else error.hint
         return source_warning("", message, hint, advice=True)
 
 
 class _Branch:
     """A repository branch, and the files read from it so far."""
 
-    def __init__(self, kept: KeptRepository, names: Snapshot) -> None:
-        self._kept = kept
+    def __init__(self, repository: KeptRepository, names: Snapshot) -> None:
+        self._repository = repository
         self._snapshot = names
         self.repo = names.repo
         self.name = names.branch
@@ -462,6 +500,7 @@ class _Branch:
         """Return the paths of all files in or below a folder."""
         if not path:
             return self._names
+        # In the sorted list, they are next to each other.
         start = bisect_left(self._names, f"{path}/")
         end = bisect_left(self._names, f"{path}0")  # "0" is the character after "/"
         return self._names[start:end]
@@ -482,33 +521,37 @@ class _Branch:
         return kind_of([path.removeprefix(prefix) for path in self.inside(folder.path)])
 
     def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
-        """Return the paths to read to find out whether a folder has Applications."""
-        inside = self.inside(folder.path)
+        """Return the paths to read to find out whether a folder has Applications: a chart's
+        templates, or the folder's manifests.
+        """
+        paths = self.inside(folder.path)
         if kind == "helm":
-            return [path for path in inside if "/templates/" in f"/{path}"]
-        return [path for path in inside if path.endswith(SUFFIXES) and folder.holds(path)]
+            return [path for path in paths if "/templates/" in f"/{path}"]
+        return [path for path in paths if path.endswith(SUFFIXES) and folder.holds(path)]
 
     def read(self, paths: Iterable[str], want: Literal["text", "files"] = "text") -> None:
         """Read all of these paths at once."""
         to_read = [Place(path, want) for path in dict.fromkeys(paths)]
         if to_read:
-            self._files.update(self._kept.read_more(self._snapshot, to_read).files)
+            self._files.update(self._repository.read_more(self._snapshot, to_read).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
         """Read these folders and the folders and files their kustomizations refer to.
 
-        Each round reads all references found so far.
+        Each round reads all references found in the round before.
         """
         done = set[str]()
         while folders:
             self.read(sorted(folders), "files")
             done |= folders
-            references = {path for folder in folders for path in self._referred_to(folder)}
-            folders = {path for path in references if path not in self._files} - done
+            references = set[str]()
+            for folder in folders:
+                references.update(self._referred_to(folder))
+            folders = references - self._files.keys() - done
 
     def _referred_to(self, folder: str) -> list[str]:
-        """Return the paths that a folder's kustomization refers to, if they are in the repository.
-        Return none for a broken kustomization, which is reported later.
+        """Return the paths that a folder's kustomization refers to, without those outside the
+        repository. Return [] for a broken kustomization, which is reported later.
         """
         path = kustomization_in(self._files, folder)
         if not path:
@@ -522,26 +565,27 @@ class _Branch:
 
     def below(self, path: str) -> Mapping[str, File]:
         """Return all files in or below a folder, or the file at that path."""
-        return self._kept.read_more(self._snapshot, [Place(path, "files")]).files
+        return self._repository.read_more(self._snapshot, [Place(path, "files")]).files
 
     def has(self, path: str) -> bool:
         """Return whether the file exists."""
-        return bool(self._kept.read_more(self._snapshot, [Place(path, "exists")]).files)
+        return bool(self._repository.read_more(self._snapshot, [Place(path, "exists")]).files)
 
     def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """Return the files to read, or None if a program must generate the Applications.
+        """Return the files that contain a folder's Applications, or None if Helm or Kustomize must
+        generate the Applications.
 
         Most charts and kustomizations do not generate Applications, and running the program for
         each of them would take minutes.
         """
         if kind == "helm":
             templates = map(self._text, self.wanted(folder, kind))
-            needs_helm = any(map(makes_applications, templates))
-            return None if needs_helm else []
+            generates_applications = any(map(makes_applications, templates))
+            return None if generates_applications else []
         texts = needed(folder.path, self._texts_below, self._links)
         if not any(map(makes_applications, texts.values())):
             return []
-        if folder.strange:
+        if folder.unsupported:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
@@ -556,6 +600,7 @@ class _Branch:
                 yield replace(found, place=(self.repo, self.name, path), text=text)
 
     def _text(self, path: str) -> str:
+        """Return the text of a file that was read, or ""."""
         file = self._files.get(path)
         return file.text if file else ""
 
@@ -566,12 +611,12 @@ class _Branch:
         return {name: file.text for name, file in files.items() if file.mode.startswith("100")}
 
 
-def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
+def _refusals(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
     """Yield the warnings about sources that are not folders.
 
     All charts share one warning, and so do all plugins, because there are usually many.
     """
-    for no_folder in found:
+    for no_folder in no_folders:
         if no_folder.why == "outside":
             yield _not_followed(
                 no_folder.parent,
@@ -580,7 +625,7 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
         if no_folder.why == "no repoURL":
             yield _not_followed(no_folder.parent, "its source has no repoURL", _NO_URL)
     for why, plural in _NO_FOLDERS.items():
-        parents = [no_folder.parent for no_folder in found if no_folder.why == why]
+        parents = [no_folder.parent for no_folder in no_folders if no_folder.why == why]
         if parents:
             message = (
                 f"--follow-apps does not follow {plural}; Applications with such a source:"
@@ -590,6 +635,7 @@ def _refusals(found: Iterable[NoFolder]) -> Iterator[Found]:
 
 
 def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
+    """Return the warning that an Application's source is not followed."""
     message = f"Applications from {parent} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 
@@ -599,4 +645,5 @@ def _in_namespace(found: Found, namespace: str) -> Found:
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found
-    return replace(found, item={**found.item, "metadata": {**metadata, "namespace": namespace}})
+    with_namespace = {**metadata, "namespace": namespace}
+    return replace(found, item={**found.item, "metadata": with_namespace})

@@ -57,6 +57,8 @@ class RenderedSets:
     def of(self, found: Found) -> Iterator[Found]:
         """Yield an ApplicationSet's Applications, and a problem for each mistake in the
         ApplicationSet.
+
+        If there are no Applications, yield the template, if it has a usable `image-list`.
         """
         key = self._shown_name(found.item)
         try:
@@ -73,6 +75,7 @@ class RenderedSets:
         except RecursionError:
             rendered = Rendered()
             yield self._problem(found, key, "nested too deeply", _FAILED)
+
         for item in rendered.applications:
             yield Found(
                 item,
@@ -81,16 +84,13 @@ class RenderedSets:
                 owner=found.item,
                 text=found.text,
             )
+        general_hint = _FAILED if rendered.failed else _OTHERS
         for trouble in rendered.troubles:
-            yield self._problem(
-                found,
-                key,
-                trouble.message,
-                trouble.hint or (_FAILED if rendered.failed else _OTHERS),
-            )
+            yield self._problem(found, key, trouble.message, trouble.hint or general_hint)
         for unknown in rendered.unknown:
             message = f"{found.origin}: {unknown.message}"
             yield source_warning(found.origin, message, unknown.hint, subject=key)
+
         if rendered.applications:
             return
         template = template_of(found.item, self._prefix)
@@ -111,12 +111,15 @@ class RenderedSets:
         hint: str,
         code: Exit = Exit.OK,
     ) -> Found:
-        """Return a problem with an ApplicationSet: an error if it may concern the event's images,
-        or, without an event, if the run is strict; else a warning.
+        """Return a problem with an ApplicationSet: an error or a warning.
+
+        With an event, it is an error if the ApplicationSet may concern the event's images. Without
+        one, it is an error if the run is strict. `code` is the exit code of the error.
         """
-        is_error = self._strict
         if self._images:
             is_error = may_name(found.item, self._images, self._prefix)
+        else:
+            is_error = self._strict
         # Argo CD quotes whole templates
         full_message = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
         trouble = Trouble("source", full_message, hint, "warning", code)
@@ -127,7 +130,8 @@ class RenderedSets:
     def _shown_name(self, item: Mapping[str, Any]) -> str:
         """Return an ApplicationSet's "namespace/name"."""
         metadata = mapping(item.get("metadata"))
-        return f"{metadata.get('namespace') or self._namespace}/{metadata.get('name') or '?'}"
+        namespace = metadata.get("namespace") or self._namespace
+        return f"{namespace}/{metadata.get('name') or '?'}"
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
@@ -136,7 +140,7 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     Raises a UsageError that identifies the entry.
     """
     try:
-        listed = load(read_text(path))
+        entries = load(read_text(path))
     except OSError as error:
         raise UsageError(
             f"--clusters: cannot read {path!r}: {error.strerror}",
@@ -145,17 +149,18 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     except (UnicodeDecodeError, Malformed) as error:
         message = f"--clusters: {path!r}: {getattr(error, 'message', error)}"
         raise UsageError(message, hint=_CLUSTERS) from None
-    if not isinstance(listed, list):
+    if not isinstance(entries, list):
         raise UsageError(f"--clusters: {path!r} is not a list", hint=_CLUSTERS)
     return tuple(
         _listed_cluster(entry, f"--clusters: {path!r}: entry {number}")
-        for number, entry in enumerate(listed, start=1)
+        for number, entry in enumerate(entries, start=1)
     )
 
 
 def _listed_cluster(entry: Any, where: str) -> NamedCluster:
-    """Return a cluster from the file. Raises UsageError."""
-    entry = entry if isinstance(entry, dict) else {}
+    """Return the cluster in an entry of the file. Raises a UsageError that begins with `where`."""
+    if not isinstance(entry, dict):
+        entry = {}
     name = entry.get("name")
     server = entry.get("server")
     if not isinstance(name, str) or not isinstance(server, str):
@@ -163,9 +168,11 @@ def _listed_cluster(entry: Any, where: str) -> NamedCluster:
     unknown_keys = sorted(set(entry) - _KEYS)
     if unknown_keys:
         raise UsageError(f"{where}: unknown key {unknown_keys[0]!r}", hint=_CLUSTERS)
-    metadata = {key: entry.get(key) or {} for key in ("labels", "annotations")}
-    for key, texts in metadata.items():
+    labels = entry.get("labels") or {}
+    annotations = entry.get("annotations") or {}
+    for key, texts in (("labels", labels), ("annotations", annotations)):
         is_mapping = isinstance(texts, dict)
         if not is_mapping or not all(isinstance(value, str) for value in texts.values()):
             raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
-    return NamedCluster(name, server, str(entry.get("project") or ""), **metadata)
+    project = str(entry.get("project") or "")
+    return NamedCluster(name, server, project, labels=labels, annotations=annotations)

@@ -73,49 +73,37 @@ class ClusterManifests:
         """
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]
-        yield from (
-            Found(_typed(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater"), ORIGIN)
-            for item in updaters
-        )
-        references = [
-            reference
-            for item in updaters
-            if self._wanted({"kind": "ImageUpdater", **item})
-            for reference in _patterns_of(item)
-        ]
+        for item in updaters:
+            typed = _typed(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
+            yield Found(typed, ORIGIN)
+        references: list[_Reference] = []
+        for item in updaters:
+            if self._wanted({"kind": "ImageUpdater", **item}):
+                references += _patterns_of(item)
+
         for scope in scopes:
-            read_scope = scope
-            try:
-                needed = self._needed(scope, references)
-            except ForbiddenError as error:
-                # If we only have a Role in Argo CD's namespace, use the Applications in that
-                # namespace, unless the options exclude them.
-                app_at_home = Application(self._home, "", {}, ())
-                namespaces = Narrow(namespaces=self._narrow.namespaces)
-                if scope or not considered(app_at_home, namespaces):
-                    raise
-                why = "the step is not allowed to list Applications in all namespaces"
-                self._log("info", f"{why}: using only those in namespace {self._home!r}")
-                self._log("debug", f"{error.message}; {error.hint}")
-                read_scope = self._home
-                needed = self._needed(read_scope, references)
-            for item in self._in_full(read_scope, needed):
+            readable_scope, needed = self._needed_if_allowed(scope, references)
+            for item in self._in_full(readable_scope, needed):
                 yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
         """Return the namespaces set on the command line, or "" (all namespaces) if one of them
         contains a wildcard.
+
+        A name without a namespace may be in any namespace.
         """
-        patterns = self._narrow.namespaces or tuple(
-            name.partition("/")[0] if "/" in name else "*" for name in self._narrow.names
-        )
+        patterns = list(self._narrow.namespaces)
+        if not patterns:
+            for name in self._narrow.names:
+                namespace, slash, _ = name.partition("/")
+                patterns.append(namespace if slash else "*")
         if not patterns or any(_WILD.search(pattern) for pattern in patterns):
             return [""]
         return list(dict.fromkeys(patterns))
 
     def _updaters(self, scope: str) -> list[Item]:
-        """Return all ImageUpdaters, or [] if their CRD is not installed
-        or we are not allowed to list them.
+        """Return all ImageUpdaters in a namespace ("" means all namespaces), or [] if their CRD is
+        not installed or we are not allowed to list them.
         """
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
@@ -126,6 +114,28 @@ class ClusterManifests:
         except AbsentError:
             self._log("debug", "the cluster does not have the ImageUpdater CRD")
         return []
+
+    def _needed_if_allowed(
+        self,
+        scope: str,
+        references: Sequence[_Reference],
+    ) -> tuple[str, list[Item]]:
+        """Return the scope that we are allowed to read, and the result of `_needed` for it.
+
+        If we only have a Role in Argo CD's namespace, use the Applications in that namespace,
+        unless the options exclude them. In that case, raises `ForbiddenError`.
+        """
+        try:
+            return scope, self._needed(scope, references)
+        except ForbiddenError as error:
+            app_in_home = Application(self._home, "", {}, ())
+            namespaces = Narrow(namespaces=self._narrow.namespaces)
+            if scope or not considered(app_in_home, namespaces):
+                raise
+            why = "the step is not allowed to list Applications in all namespaces"
+            self._log("info", f"{why}: using only those in namespace {self._home!r}")
+            self._log("debug", f"{error.message}; {error.hint}")
+        return self._home, self._needed(self._home, references)
 
     def _needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
         """Return the Applications that may concern this run, reduced to their names, because
@@ -139,9 +149,12 @@ class ClusterManifests:
             self.listed += 1
             if not self._may_concern_run(item, references):
                 continue
+            if "spec" in item:
+                needed.append(item)
+                continue
             metadata = mapping(item.get("metadata"))
             names = {key: metadata.get(key) for key in ("namespace", "name")}
-            needed.append(item if "spec" in item else {"metadata": names})
+            needed.append({"metadata": names})
         self._log(
             "debug",
             f"{self.listed - listed_before} Applications, {len(needed)} of them may track the"
@@ -150,15 +163,18 @@ class ClusterManifests:
         return needed
 
     def _may_concern_run(self, item: Item, references: Sequence[_Reference]) -> bool:
-        """Return whether an Application must be read in full. If not, and it has our annotations,
-        add it to `passed_over`.
+        """Return whether an Application must be read in full: an ImageUpdater references it, or its
+        annotations may concern the run. If not, and it has our annotations, add it to
+        `passed_over`.
         """
         namespace, name = _namespace_and_name(item)
         for updater_namespace, pattern in references:
             if updater_namespace == namespace and glob_match(pattern, name):
                 return _passes_narrowing(item, self._narrow)
+
         annotations = mapping(item.get("metadata")).get("annotations") or {}
-        if not any(key.startswith(self._prefix) for key in annotations):
+        has_our_annotations = any(key.startswith(self._prefix) for key in annotations)
+        if not has_our_annotations:
             return False
         if self._wanted(item) and _passes_narrowing(item, self._narrow):
             return True
@@ -168,24 +184,28 @@ class ClusterManifests:
         return False
 
     def _in_full(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """Yield the objects in full, using the cheaper way to read them.
+        """Yield the objects in full, using the cheaper way to read them: a list of all objects in
+        the scope, or one request for each object.
 
         Objects that have been deleted in the meantime are skipped.
         """
         # A server that cannot list only metadata returns whole objects (`Accept` falls back).
         yield from (item for item in chosen if "spec" in item)
         to_read = [item for item in chosen if "spec" not in item]
-        if len(to_read) > max(_HANDFUL, self.listed * _SHARE):
-            keys = {_namespace_and_name(item) for item in to_read}
+
+        list_is_cheaper = len(to_read) > max(_HANDFUL, self.listed * _SHARE)
+        if list_is_cheaper:
+            wanted_names = {_namespace_and_name(item) for item in to_read}
             for item in self._kubernetes.list(
                 APPLICATIONS,
                 scope,
                 selector=self._narrow.selector,
                 full=True,
             ):
-                if _namespace_and_name(item) in keys:
+                if _namespace_and_name(item) in wanted_names:
                     yield item
             return
+
         for start in range(0, len(to_read), _HANDFUL):  # in batches, because objects are large
             batch = to_read[start : start + _HANDFUL]
             for whole_item in in_threads(self._get, batch, AT_ONCE):
@@ -220,11 +240,12 @@ class ArgoCDManifests:
         self._wanted = wanted
         self._prefix = prefix
         self._narrow = narrow
-        has_project_globs = any(map(is_glob, narrow.projects))
-        self._projects = () if has_project_globs else narrow.projects
-        has_namespace_globs = any(map(is_glob, narrow.namespaces))
-        all_namespaces = has_namespace_globs or not narrow.namespaces
-        self._namespaces = ("",) if all_namespaces else narrow.namespaces
+        self._projects = narrow.projects
+        if any(map(is_glob, narrow.projects)):
+            self._projects = ()  # all projects
+        self._namespaces = narrow.namespaces
+        if not narrow.namespaces or any(map(is_glob, narrow.namespaces)):
+            self._namespaces = ("",)  # all namespaces
         self._listed = 0
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
@@ -234,51 +255,49 @@ class ArgoCDManifests:
         An unreadable Application is reported as a problem, but a server that is down raises an
         error.
         """
-        keys = list(
-            dict.fromkeys(key for namespace in self._namespaces for key in self._keys(namespace))
-        )
+        keys: dict[tuple[str, str], None] = {}
+        for namespace in self._namespaces:
+            keys |= dict.fromkeys(self._keys(namespace))
+        if self._listed:
+            return in_threads(self._found, list(keys), AT_ONCE)
+
         # without permissions, Argo CD returns 200 and an empty list (`items` is null)
-        if not self._listed:
-            is_narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
-            options = " that match --project, --selector, and --namespace" if is_narrowed else ""
-            why = (
-                f"Argo CD lists no Applications{options}: there are none, or the token is not"
-                " allowed to read them"
-            )
-            return [
-                source_warning(
-                    "argocd",
-                    why,
-                    "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow",
-                )
-            ]
-        return in_threads(self._found, keys, AT_ONCE)
+        is_narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
+        options = " that match --project, --selector, and --namespace" if is_narrowed else ""
+        why = (
+            f"Argo CD lists no Applications{options}: there are none, or the token is not"
+            " allowed to read them"
+        )
+        hint = "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow"
+        return [source_warning("argocd", why, hint)]
 
     def _keys(self, namespace: str) -> list[tuple[str, str]]:
         """Return the namespaces and names of the Applications to read in full. Add the others to
-        `passed_over`.
+        `passed_over`, if they are annotated.
         """
-        listed = self._api.list_applications(
+        items = self._api.list_applications(
             projects=self._projects,
             selector=self._narrow.selector,
             namespace=namespace,
         )
-        self._listed += len(listed)
+        self._listed += len(items)
         keys = set[tuple[str, str]]()
-        for item in listed:
-            namespace_and_name = _namespace_and_name(item)
-            has_name = bool(namespace_and_name[1])
-            if has_name and self._wanted(item) and _passes_narrowing(item, self._narrow):
-                keys.add(namespace_and_name)
-        for item in listed:
-            app = (
-                None
-                if _namespace_and_name(item) in keys
-                else annotated(item, self._prefix, "argocd")
-            )
+        for item in items:
+            key = _namespace_and_name(item)
+            _, name = key
+            if name and self._wanted(item) and _passes_narrowing(item, self._narrow):
+                keys.add(key)
+
+        in_order = []
+        for item in items:
+            key = _namespace_and_name(item)
+            if key in keys:
+                in_order.append(key)
+                continue
+            app = annotated(item, self._prefix, "argocd")
             if app:
                 self.passed_over.append(app)
-        return [_namespace_and_name(item) for item in listed if _namespace_and_name(item) in keys]
+        return in_order
 
     def _found(self, key: tuple[str, str]) -> Found:
         """Return an Application in full, or a warning if it cannot be read."""
@@ -328,7 +347,9 @@ def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
     without_projects = replace(narrow, projects=())
     if without_projects == Narrow():
         return True
-    all_labels = mapping(mapping(item.get("metadata")).get("labels"))
+    metadata = mapping(item.get("metadata"))
+    all_labels = mapping(metadata.get("labels"))
     labels = {key: value for key, value in all_labels.items() if isinstance(value, str)}
-    app = Application(*_namespace_and_name(item), {}, (), labels=labels)
+    namespace, name = _namespace_and_name(item)
+    app = Application(namespace, name, {}, (), labels=labels)
     return considered(app, without_projects)

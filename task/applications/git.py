@@ -72,7 +72,7 @@ class Repositories:
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         self._open = repository
         self._opened: list[SnapshotReader] = []
-        self._kept: dict[str, KeptRepository] = {}
+        self._repositories: dict[str, KeptRepository] = {}
         self._named = 0
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
         self._paths: dict[tuple[str, str], list[str]] = {}
@@ -84,47 +84,48 @@ class Repositories:
         repositories count toward the limit.
         """
         key = repository_key(repo)
-        if key not in self._kept:
-            if named and self._named >= MOST_REPOSITORIES:
-                message = f"the manifests refer to more than {MOST_REPOSITORIES} repositories"
-                raise TooManyRepositoriesError(
-                    message,
-                    hint="pass fewer manifests with --applications",
-                )
-            self._named += named
-            reader = self._open(repo)
-            self._opened.append(reader)
-            self._kept[key] = KeptRepository(reader)
-        return self._kept[key]
+        if key in self._repositories:
+            return self._repositories[key]
+
+        if named and self._named >= MOST_REPOSITORIES:
+            message = f"the manifests refer to more than {MOST_REPOSITORIES} repositories"
+            raise TooManyRepositoriesError(
+                message,
+                hint="pass fewer manifests with --applications",
+            )
+        self._named += named
+        reader = self._open(repo)
+        self._opened.append(reader)
+        self._repositories[key] = KeptRepository(reader)
+        return self._repositories[key]
 
     def paths(self, repo: str, revision: str) -> Sequence[str]:
         """Return the paths of all files at the tip of the branch. Raises Git's errors."""
-        if (repo, revision) not in self._paths:
-            kept = self.of(repo)
+        branch = (repo, revision)
+        if branch not in self._paths:
+            repository = self.of(repo)
             try:
-                snapshot = kept.snapshot(revision, [Place("", "names")])
+                snapshot = repository.snapshot(revision, [Place("", "names")])
             except SourceError as error:
                 raise SourceError(error.message, hint=_BRANCH, subject=error.subject) from error
-            self._paths[repo, revision] = list(snapshot.files)
-        return self._paths[repo, revision]
+            self._paths[branch] = list(snapshot.files)
+        return self._paths[branch]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
         """Return the contents of these files.
 
         Raises Malformed for a file that is not text, and Git's errors.
         """
-        known = self._texts.setdefault((repo, revision), {})
-        missing = [path for path in paths if path not in known]
+        texts_read = self._texts.setdefault((repo, revision), {})
+        missing = [path for path in paths if path not in texts_read]
         if missing:
-            snapshot = self.of(repo).snapshot(revision, [Place(path) for path in missing])
+            repository = self.of(repo)
+            snapshot = repository.snapshot(revision, [Place(path) for path in missing])
             for path, file in snapshot.files.items():
                 if file.problem:
-                    raise Malformed(
-                        f"cannot read {path!r}: {file.problem}",
-                        "save it as UTF-8",
-                    )
-                known[path] = file.text
-        return {path: known[path] for path in paths if path in known}
+                    raise Malformed(f"cannot read {path!r}: {file.problem}", "save it as UTF-8")
+                texts_read[path] = file.text
+        return {path: texts_read[path] for path in paths if path in texts_read}
 
     def close(self) -> None:
         """Remove the fetched objects."""
@@ -173,7 +174,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
             hint="check the path after // and ?ref=",
         )
 
-    def below(folder: str) -> Mapping[str, File]:
+    def files_below(folder: str) -> Mapping[str, File]:
         return store.read_more(snapshot, [Place(folder, "files")]).files
 
     def content(name: str) -> bytes:
@@ -182,19 +183,27 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         return files[name].text.encode()
 
     where = f"{snapshot.repo}//{path}".rstrip("/")
-    inside = Folder(path, files, sorted(files), content, rendering, snapshot)
-    found = inside.found()
-    kind = kind_of([posixpath.basename(name) for name in files if posixpath.dirname(name) == path])
-    if kind and not rendering.way_out(kind):
-        rendered = rendering.rendered(kind, where, path, below)
-        found = (replace(item, place=(snapshot.repo, snapshot.branch, path)) for item in rendered)
-    yield from or_broken(found, inside.contents(), f"{where} ({counted(len(files), 'file')})")
+    manifests = Folder(path, files, sorted(files), content, rendering, snapshot)
+    names_in_folder = [
+        posixpath.basename(name) for name in files if posixpath.dirname(name) == path
+    ]
+    kind = kind_of(names_in_folder)
+    found = manifests.found()
+    if kind and not rendering.way_out(kind):  # it can be rendered
+        rendered = rendering.rendered(kind, where, path, files_below)
+        place = (snapshot.repo, snapshot.branch, path)
+        found = (replace(item, place=place) for item in rendered)
+    yield from or_broken(found, manifests.contents(), f"{where} ({counted(len(files), 'file')})")
 
 
 def _ref(query: str) -> str:
-    """Return the value of `ref=`, or ""."""
+    """Return the value of `ref=` in the query of `REPO//PATH?ref=REF`, or "".
+
+    Raises UsageError for any other key, and for several different values.
+    """
     refs = []
-    for part in filter(None, query.split("&")):
+    parts = [part for part in query.split("&") if part]
+    for part in parts:
         key, _, value = part.partition("=")
         if key != "ref":
             raise UsageError(

@@ -97,7 +97,7 @@ def needed(
     anything that would be fetched or is outside the repository.
     """
     files = dict(read(folder))
-    already_read = [folder]
+    folders_read = [folder]
     waiting = [folder]
     done = set[str]()
     while waiting:
@@ -116,16 +116,19 @@ def needed(
                 f"{current or 'the root'} has no kustomization.yaml",
                 "check the reference to this folder",
             )
+
         for entry in places(files[path], path):
             target = _inside(current, entry, path)
             if target in files:
                 continue
-            if not any(_is_below(target, known) for known in already_read):
+            is_read = any(_is_below(target, folder_read) for folder_read in folders_read)
+            if not is_read:
                 files.update(read(target))
-                already_read.append(target)
-            if not any(_is_below(file, target) for file in files):
+                folders_read.append(target)
+            has_files = any(_is_below(file, target) for file in files)
+            if not has_files:
                 raise _absent(entry, target, path, links)
-            waiting.append(target)
+            waiting.append(target)  # a folder
     return files
 
 
@@ -135,7 +138,8 @@ def _inside(folder: str, entry: str, path: str) -> str:
     Raises Malformed if it is outside the repository.
     """
     target = path_at(folder, entry)
-    if target.startswith("../") or target == ".." or entry.startswith("/"):
+    is_outside = target == ".." or target.startswith("../") or entry.startswith("/")
+    if is_outside:
         raise Malformed(
             f"{path}: {entry[:200]!r} points outside the repository",
             "copy the files into the repository",
@@ -149,9 +153,11 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _absent(entry: str, target: str, path: str, links: Collection[str]) -> Malformed:
-    """Return the error for a kustomization's entry whose target does not match any files."""
-    with_parents = accumulate(target.split("/"), posixpath.join)
-    if any(part in links for part in with_parents):
+    """Return the error for an entry of the kustomization at `path` that refers to `target`, where
+    there are no files.
+    """
+    target_and_parents = accumulate(target.split("/"), posixpath.join)
+    if any(folder in links for folder in target_and_parents):
         return Malformed(f"{path}: {entry[:200]!r} is a symbolic link or inside one", _LINKED)
     hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
     return Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
@@ -213,14 +219,16 @@ def reaches_out(text: str) -> bool:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
         return False
-    return any(
-        posixpath.normpath(entry).startswith("..") or _URL.match(entry)
-        for entry in entries(kustomization)
-    )
+    for entry in entries(kustomization):
+        is_outside = posixpath.normpath(entry).startswith("..")
+        if is_outside or _URL.match(entry):
+            return True
+    return False
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
-    """Return the manifests if a kustomization only lists them, or None if it needs Kustomize.
+    """Return the paths of the manifests that a folder's kustomization lists, also by listing other
+    kustomizations, or None if one of them changes manifests, so that Kustomize must run.
 
     `files` are the result of `needed`.
     """
@@ -254,7 +262,10 @@ def parsed_kustomization(text: str, path: str) -> dict[str, Any]:
 
 
 def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[Any, Any]:
-    """Return the kustomization as written. Raises Malformed if it is not a mapping."""
+    """Return the kustomization as written. Raises Malformed if it is not a mapping.
+
+    `exact` rejects constructs that readers interpret differently. `path` is for the message.
+    """
     try:
         data = plain(text, exact=exact)
     except Malformed as error:
@@ -278,7 +289,8 @@ def _texts_in(value: Any) -> Iterator[str]:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
-        elif id(item) in seen:
+            continue
+        if id(item) in seen:
             continue
         seen.add(id(item))
         if isinstance(item, list):
@@ -289,4 +301,6 @@ def _texts_in(value: Any) -> Iterator[str]:
                     "a kustomization with a merge key (<<) is not rendered",
                     "write out the merged keys",
                 )
-            waiting += [below for key, below in item.items() if str(key).lower() not in _TEXTS]
+            for key, field_value in item.items():
+                if str(key).lower() not in _TEXTS:
+                    waiting.append(field_value)

@@ -72,27 +72,26 @@ class Folder:
         self._read = read
         self._rendering = rendering
         self._snapshot = snapshot
-        self._before = f"{snapshot.repo}//" if snapshot else ""
+        self._prefix = f"{snapshot.repo}//" if snapshot else ""  # of paths in messages
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
-        self._kustomizations = {  # by folder
-            _folder_of(path): path
-            for name in reversed(NAMES)
-            for path in paths
-            if posixpath.basename(path) == name
-        }
+        self._kustomizations: dict[str, str] = {}  # by folder
+        for name in reversed(NAMES):  # if a folder has several, the first name wins
+            for path in paths:
+                if posixpath.basename(path) == name:
+                    self._kustomizations[_folder_of(path)] = path
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._named_patches)
-        self._making: dict[str, None] = {}  # charts whose templates generate Applications
-        self._applications: set[str] = set()  # files that have Applications
+        self._charts_with_applications: dict[str, None] = {}
+        self._files_with_applications: set[str] = set()
 
     def found(self) -> Iterator[Found]:
-        """Yield the contents of the manifests, a problem for each unreadable file,
-        and the warnings.
+        """Yield the manifests in the folder's files, a problem for each unreadable file, and a
+        warning for each chart or kustomization that is not rendered.
         """
         for path in self._manifests:
-            where = f"{self._before}{path}"
+            where = f"{self._prefix}{path}"
             try:
                 content = self._read(path)
             except Malformed as error:
@@ -101,16 +100,16 @@ class Folder:
             if self._is_template(path, content):
                 continue
             for found in found_in(content, where):
-                if found.concerns_us and self._is_patch(path):
+                if found.concerns_us and self._is_patch(path):  # only a part of an Application
                     continue
                 if found.is_application:
-                    self._applications.add(posixpath.normpath(path))
+                    self._files_with_applications.add(posixpath.normpath(path))
                 if self._snapshot:
                     place = (self._snapshot.repo, self._snapshot.branch, path)
                     yield replace(found, place=place, text=content.decode())
                 else:
                     yield found
-        yield from self._rendering.unrendered(self._root, self._unrendered(), self._before)
+        yield from self._rendering.unrendered(self._root, self._unrendered(), self._prefix)
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
         """Yield the manifests with their origins.
@@ -122,41 +121,44 @@ class Folder:
             with suppress(Malformed):
                 content = self._read(path)
             if not self._is_template(path, content):
-                yield f"{self._before}{path}", content
+                yield f"{self._prefix}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Return whether a file is a manifest only after Helm has rendered it.
+        """Return whether a file is a manifest only after Helm has rendered it: a file with `{{`
+        below a chart's `templates` folder.
 
-        Records the file's chart if the file generates Applications.
-
-        For nested charts, that is the outermost chart.
+        If the file generates Applications, its chart is remembered. For nested charts, that is the
+        outermost chart.
         """
         *folders, _file_name = path.split("/")
-        possible_charts = [
-            "/".join(folders[:depth]) for depth, name in enumerate(folders) if name == "templates"
-        ]
-        charts = [folder for folder in possible_charts if folder in self._charts]
+        charts = []
+        for depth, name in enumerate(folders):
+            parent = "/".join(folders[:depth])
+            if name == "templates" and parent in self._charts:
+                charts.append(parent)
         if not charts or b"{{" not in content:
             return False
         if makes_applications(content.decode("utf-8", "replace")):
-            self._making[charts[0]] = None
+            outermost_chart = charts[0]
+            self._charts_with_applications[outermost_chart] = None
         return True
 
     def _is_patch(self, path: str) -> bool:
         """Return whether a file is a patch for a kustomization in its folder or a parent folder."""
-        path = posixpath.normpath(path)
-        folder = path
+        normal_path = posixpath.normpath(path)
+        folder = normal_path
         while folder:
-            folder = folder.rpartition("/")[0]
-            if folder in self._kustomizations and path in self._patches(folder):
+            folder = folder.rpartition("/")[0]  # finally "", the working folder
+            if folder in self._kustomizations and normal_path in self._patches(folder):
                 return True
         return False
 
     def _named_patches(self, folder: str) -> frozenset[str]:
         """Return the paths of the patches that a folder's kustomization names."""
+        kustomization = self._kustomization(folder)
         paths = set[str]()
         for key in _PATCHES:
-            for patch in elements(self._kustomization(folder).get(key)):
+            for patch in elements(kustomization.get(key)):
                 # A text may also be an inline patch. It does no harm here, because no file has
                 # such a path.
                 name = patch.get("path") if isinstance(patch, dict) else patch
@@ -166,38 +168,44 @@ class Folder:
 
     def _unrendered(self) -> Iterator[tuple[Kind, str]]:
         """Yield the charts that generate Applications, and the kustomizations that change them."""
-        yield from (("helm", chart) for chart in self._making)
+        for chart in self._charts_with_applications:
+            yield "helm", chart
         root_text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
-        if self._applications:
-            matters = bool(root_text) and changes(root_text, self._rendering.namespace)
+        if not root_text:
+            needs_kustomize = False
+        elif self._files_with_applications:
+            needs_kustomize = changes(root_text, self._rendering.namespace)
         else:
-            matters = bool(root_text) and reaches_out(root_text)
-        if matters:
+            needs_kustomize = reaches_out(root_text)
+        if needs_kustomize:
             yield "kustomize", self._root
-        yield from (("kustomize", folder) for folder in self._changing())
+        for folder in self._changing():
+            yield "kustomize", folder
 
     def _changing(self) -> list[str]:
         """Return the folders whose kustomization changes Applications, except folders that another
         one of them uses.
         """
-        if not self._applications:
+        if not self._files_with_applications:
             return []
         # a file or folder → the folders whose kustomization refers to it
         users: dict[str, set[str]] = {}
         for folder in self._kustomizations:
             for entry in entries(self._kustomization(folder)):
-                users.setdefault(path_at(folder, entry), set()).add(folder)
-        with_applications = _above(self._applications, users)
+                target = path_at(folder, entry)
+                users.setdefault(target, set()).add(folder)
+
+        using_applications = _above(self._files_with_applications, users)
         changing = {
             folder
-            for folder in with_applications
+            for folder in using_applications
             if changes_manifests(self._kustomization(folder), self._rendering.namespace)
         }
-        affected = changing | (_above(changing, users) & with_applications)
+        using_changed = _above(changing, users) & using_applications
         outermost = []
-        for folder in affected:
+        for folder in changing | using_changed:
             other_users = users.get(folder, set()) - {folder}
-            if not other_users & with_applications:
+            if other_users.isdisjoint(using_applications):
                 outermost.append(folder)
         return sorted(outermost)
 
@@ -225,7 +233,11 @@ def _folder_of(path: str) -> str:
 
 
 def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
-    """Return all folders whose kustomization uses one of these folders, directly or indirectly."""
+    """Return all folders whose kustomization uses one of these files or folders, directly or
+    indirectly.
+
+    `users` are the direct users of each file or folder.
+    """
     above = set[str]()
     waiting = list(start)
     while waiting:
@@ -249,16 +261,19 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
                 hint="pass fewer manifests: use kubectl get --selector, or several runs",
             )
         return or_broken(found_in(content, "stdin"), [("stdin", content)])
+
     if os.path.isdir(path):
         return _in_folder(path, rendering)
-    if not os.path.exists(path):
-        if GIT_URL.match(path):
-            shown = without_login(path)
-            url, question_mark, query = shown.partition("?")
-            raise UsageError(
-                f"--applications: {shown!r} is a Git repository without a folder or file",
-                hint=f"append // and the path to the manifests: {url}//apps{question_mark}{query}",
-            )
+
+    exists = os.path.exists(path)
+    if not exists and GIT_URL.match(path):
+        repository = without_login(path)
+        url, question_mark, query = repository.partition("?")
+        raise UsageError(
+            f"--applications: {repository!r} is a Git repository without a folder or file",
+            hint=f"append // and the path to the manifests: {url}//apps{question_mark}{query}",
+        )
+    if not exists:
         raise UsageError(
             f"--applications: {path!r} does not exist",
             hint="pass a file or folder of manifests that this step can see, or - for stdin",
@@ -295,14 +310,17 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
         kind = kind_of(names) if folder == root else None
         if kind and not rendering.way_out(kind):  # it can be rendered
             files = LocalFiles(folder)
-            yield from rendering.rendered(kind, _path_shown(root) or ".", files.folder, files.read)
+            where = _path_shown(root) or "."
+            yield from rendering.rendered(kind, where, files.folder, files.read)
             return
         paths += [os.path.join(_path_shown(folder), name) for name in sorted(names)]
+
     problems = [_unreadable_folder(error, root) for error in unreadable]
-    manifests = [path for path in paths if path.endswith(SUFFIXES)]
-    inside = Folder(_path_shown(root), paths, manifests, _content, rendering)
-    found = chain(inside.found(), problems)
-    yield from or_broken(found, inside.contents(), f"{root} ({counted(len(manifests), 'file')})")
+    manifest_paths = [path for path in paths if path.endswith(SUFFIXES)]
+    manifests = Folder(_path_shown(root), paths, manifest_paths, _content, rendering)
+    found = chain(manifests.found(), problems)
+    place = f"{root} ({counted(len(manifest_paths), 'file')})"
+    yield from or_broken(found, manifests.contents(), place)
 
 
 def _path_shown(folder: str) -> str:

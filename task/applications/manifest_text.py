@@ -60,7 +60,11 @@ def source_warning(
 
 
 def found_in(content: bytes, origin: str) -> Iterator[Found]:
-    """Yield the manifests in a file, including the items of each `List`."""
+    """Yield the manifests in a file, including the items of each `List`, and a problem for each
+    document that is not YAML.
+
+    `origin` is the file's name in messages.
+    """
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:
@@ -74,15 +78,15 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
             yield Found({}, where, Trouble("source", message, hint, "warning", _BROKEN))
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
-            has_set = any(found.item.get("kind") == "ApplicationSet" for found in items)
-            if document.text and has_set:
+            has_application_set = any(found.item.get("kind") == "ApplicationSet" for found in items)
+            if document.text and has_application_set:
                 items = _with_types(items, document, where)
             yield from items
 
 
 def or_broken(
     found: Iterable[Found],
-    others: Iterable[tuple[str, bytes]],
+    files: Iterable[tuple[str, bytes]],
     place: str = "",
 ) -> Iterator[Found]:
     """Yield the manifests that were found.
@@ -90,10 +94,8 @@ def or_broken(
     If none of them are relevant, also yield the first few files that are not YAML, or else a
     warning that nothing was found in `place`.
 
-    One of the files that are not YAML may be the reason. `others` are the files with their origins,
-    which are read only in this case. Most of them are not manifests but templates for other
-    programs, so a message about them is only advice. If there are no other files, these are the
-    manifests the user meant, and the message is more than advice.
+    One of the files that are not YAML may be the reason. `files` are all files with their origins,
+    which are read only in this case.
     """
     has_relevant = False
     has_trouble = False
@@ -103,13 +105,29 @@ def or_broken(
         yield item
     if has_relevant:
         return
-    broken_files: list[Found] = []
+
+    broken_files = _broken_files(files)
+    yield from broken_files
+    if place and not broken_files and not has_trouble:
+        message = f"no Application was found in {place}"
+        trouble = Trouble.warning("source", message, "pass the folder with the Applications")
+        yield Found({}, place, trouble, advice=True)
+
+
+def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
+    """Return the problems of the first few files that are not YAML.
+
+    Most of them are not manifests but templates for other programs, so a message about them is only
+    advice. If all files are broken, these are the manifests the user meant, and the message is more
+    than advice.
+    """
+    problems: list[Found] = []
     size = 0
-    files = 0
-    for origin, content in others:
+    count = 0
+    for origin, content in files:
         size += len(content)
-        files += 1
-        if size > MOST or len(broken_files) == FEW:
+        count += 1
+        if size > MOST or len(problems) == FEW:
             break
         document = next(broken(content.decode("utf-8", "replace")), None)
         if document:
@@ -117,18 +135,14 @@ def or_broken(
             message = f"{where}: not YAML: {document.problem}"
             hint = "no Application was found: fix the file if it has any"
             trouble = Trouble("source", message, hint, "warning", _BROKEN)
-            broken_files.append(Found({}, where, trouble))
-    has_other_files = len(broken_files) < files
-    yield from (replace(entry, advice=has_other_files) for entry in broken_files)
-    if place and not broken_files and not has_trouble:
-        message = f"no Application was found in {place}"
-        trouble = Trouble.warning("source", message, "pass the folder with the Applications")
-        yield Found({}, place, trouble, advice=True)
+            problems.append(Found({}, where, trouble))
+    has_other_files = len(problems) < count
+    return [replace(problem, advice=has_other_files) for problem in problems]
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """Return the same manifests, with the numbers and booleans in ApplicationSets typed as kubectl
-    reads them.
+    """Return a document's manifests, with the numbers and booleans in ApplicationSets typed as
+    kubectl reads them.
 
     In an Application, every scalar is a string. In an ApplicationSet, the way a template renders
     1.10 depends on its type.
@@ -143,8 +157,8 @@ def _with_types(items: list[Found], document: ManifestDocument, where: str) -> l
         hint = error.hint or "fix the file; its other documents are used"
         return [source_warning(where, f"{where}: {error.message}", hint)]
     return [
-        new if new.item.get("kind") == "ApplicationSet" else old
-        for old, new in zip(items, typed, strict=True)
+        with_types if with_types.item.get("kind") == "ApplicationSet" else untyped
+        for untyped, with_types in zip(items, typed, strict=True)
     ]
 
 
@@ -158,7 +172,8 @@ def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
     if isinstance(data, dict):
         kind = str(data.get("kind", ""))
         items = data.get("items")
-        if not kind.endswith("List") or not isinstance(items, list):
+        is_list = kind.endswith("List") and isinstance(items, list)
+        if not is_list:
             yield Found(data, where)
             return
         # `kubectl get -o json` prints a List of whole items, but the API's own ApplicationList

@@ -92,11 +92,13 @@ class _Sources:
         self.left_out: list[str] = []
         self.links = set[str]()
 
-    def texts(self, below: str) -> dict[str, str]:
-        """Return the contents of the files in or below a folder. Raises Malformed for a link
-        in a chart.
+    def texts(self, folder: str) -> dict[str, str]:
+        """Return the contents of the files in or below a folder, except those that cannot be
+        rendered.
+
+        Raises Malformed for a link in a chart.
         """
-        files = self._read(below)
+        files = self._read(folder)
         self.left_out.extend(path for path, file in files.items() if file.problem)
         self.links.update(path for path, file in files.items() if file.mode == LINK)
         if self._kind == "helm" and self.links:
@@ -104,13 +106,12 @@ class _Sources:
                 f"{min(self.links)[:200]!r} is a symbolic link",
                 "replace the link with the actual file",
             )
-        return {
-            path: file.text
-            for path, file in files.items()
-            if file.mode.startswith("100")
-            and not file.problem
-            and posixpath.basename(path) != _SCHEMA
-        }
+        texts = {}
+        for path, file in files.items():
+            is_readable = file.mode.startswith("100") and not file.problem  # 100: a regular file
+            if is_readable and posixpath.basename(path) != _SCHEMA:
+                texts[path] = file.text
+        return texts
 
 
 class Rendering:
@@ -124,9 +125,10 @@ class Rendering:
         sources: Collection[str] = (),
         seconds: float = BUDGET,
     ) -> None:
-        """`namespace` is the release's namespace, which is Argo CD's own.
+        """`allowed` are the kinds of folders that may be rendered.
 
-        `sources` are all values of `--applications`.
+        `namespace` is the release's namespace, which is Argo CD's own. `sources` are all values of
+        `--applications`. `seconds` is the budget for all rendering.
         """
         self._seconds = self._left = seconds
         self._environ = environ
@@ -150,21 +152,22 @@ class Rendering:
         self,
         root: str,
         folders: Iterable[tuple[Kind, str]],
-        before: str,
+        prefix: str,
     ) -> Iterator[Found]:
         """Yield a warning about each of these folders, which are the source's root or below it.
 
-        In each folder, a chart generates Applications, or a kustomization changes them. `before` is
+        In each folder, a chart generates Applications, or a kustomization changes them. `prefix` is
         prepended to each path.
         """
         for kind, folder in dict.fromkeys(folders):
-            where = f"{before}{folder}".rstrip("/") or "."
-            if folder != root and where in self._sources:
-                continue  # the folder is read or reported as a separate source
-            hint = self.way_out(kind)
-            if folder != root:  # only the source's own folder is rendered, not the folders below it
+            where = f"{prefix}{folder}".rstrip("/") or "."
+            if folder == root:
+                yield self.advice(kind, where, self.way_out(kind))
+            elif where not in self._sources:
+                # Only the source's own folder is rendered, not the folders below it.
                 hint = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
-            yield self.advice(kind, where, hint)
+                yield self.advice(kind, where, hint)
+            # Otherwise, the folder is read or reported as a separate source.
 
     def advice(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about a chart or kustomization that is not rendered."""
@@ -186,14 +189,7 @@ class Rendering:
         """
         sources = _Sources(kind, read)
         try:
-            if kind == "helm":
-                files = sources.texts(folder)
-            else:
-                files = needed(folder, sources.texts, sources.links)
-            for path in release.value_files:
-                files.update(sources.texts(path))
-            if release.values:
-                files[_VALUES] = release.values
+            files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
                 arguments = _helm(release, folder or where, self.namespace)
@@ -201,22 +197,23 @@ class Rendering:
                 arguments = ["kustomize"]
             else:
                 arguments = ["build"]
-            text = self._run([program, *arguments, f"./{folder}"], files)
+            output = self._run([program, *arguments, f"./{folder}"], files)
         except Malformed as error:
             hint = error.hint
             if sources.left_out:
                 hint += f"; {sources.left_out[0]} was skipped, because only UTF-8 text is rendered"
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
-        uses = _capabilities(files) if kind == "helm" else []
-        if uses:
+
+        places = _capabilities(files) if kind == "helm" else []
+        if places:
             message = (
                 f"{where}: the chart uses .Capabilities, which only the cluster knows, in"
-                f" {and_more(uses)}"
+                f" {and_more(places)}"
             )
             hint = f"if the Applications depend on it, {_OTHERWISE.removeprefix('or ')}"
             yield source_warning(where, message, hint, advice=True)
-        for found in found_in(text.encode(), where):
+        for found in found_in(output.encode(), where):
             if found.trouble or found.item.get("kind") in KINDS:
                 yield replace(found, origin=where)
 
@@ -235,6 +232,24 @@ class Rendering:
             self._left -= time.monotonic() - began
 
 
+def _files_to_render(
+    kind: Kind,
+    folder: str,
+    sources: _Sources,
+    release: Release,
+) -> dict[str, str]:
+    """Return the files that the program needs, by path from the top. Raises Malformed."""
+    if kind == "helm":
+        files = sources.texts(folder)
+    else:
+        files = needed(folder, sources.texts, sources.links)
+    for path in release.value_files:
+        files.update(sources.texts(path))
+    if release.values:
+        files[_VALUES] = release.values
+    return files
+
+
 # Argo CD passes the cluster's API versions. Charts with Applications check for Argo CD's.
 _API_VERSIONS = (
     "argoproj.io/v1alpha1",
@@ -249,17 +264,21 @@ _CAPABILITIES = re.compile(
 
 def _capabilities(files: Mapping[str, str]) -> list[str]:
     """Return the places in templates that check for capabilities other than `_API_VERSIONS`."""
-    lines = []
-    for path, template in sorted(files.items()):
-        match = _CAPABILITIES.search(template) if "/templates/" in f"/{path}" else None
+    places = []
+    for path, text in sorted(files.items()):
+        is_template = "/templates/" in f"/{path}"
+        match = _CAPABILITIES.search(text) if is_template else None
         if match:
-            line = template.count("\n", 0, match.start()) + 1
-            lines.append(f"{path}:{line}")
-    return lines
+            line = text.count("\n", 0, match.start()) + 1
+            places.append(f"{path}:{line}")
+    return places
 
 
 def _helm(release: Release, folder: str, namespace: str) -> list[str]:
-    """Return Helm's arguments except the chart. Values are in Argo CD's order."""
+    """Return Helm's arguments except the chart. Values are in Argo CD's order: the later ones win.
+
+    If the release has no name, it is named after the folder. `namespace` is its default namespace.
+    """
     value_files = list(release.value_files)
     if release.values:
         value_files.append(_VALUES)
@@ -301,7 +320,8 @@ def run(
 ) -> str:
     """Run a program with these files in its working folder, and return its output.
 
-    Raises Malformed, with the program's own message if it failed.
+    `environ` is the step's environment, which the program does not get. Raises Malformed, with the
+    program's own message if it failed.
     """
     shutdown.check()
     private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
@@ -309,12 +329,13 @@ def run(
         tree = os.path.join(private_folder, "files")
         _write_files(files, tree)
         env = _environment(private_folder)
-        code, out, err, why = _run_renderer(argv, tree, env, seconds, bounds)
+        code, out, err, why_stopped = _run_renderer(argv, tree, env, seconds, bounds)
     finally:
         remove_folder(private_folder)
-    name = os.path.basename(argv[0])
-    if why:
-        raise Malformed(f"{name} was stopped: {why}", _ENDED)
+
+    program = os.path.basename(argv[0])
+    if why_stopped:
+        raise Malformed(f"{program} was stopped: {why_stopped}", _ENDED)
     if code:
         shutdown.check()
         lines = [
@@ -322,10 +343,8 @@ def run(
             for line in err.replace(tree, ".").splitlines()
             if line.strip() and not line.startswith(_ADVICE)
         ]
-        raise Malformed(
-            f"{name} exited with {code}: {' '.join(lines[-_LAST:])[:_LONGEST]}",
-            f"run {name} by hand",
-        )
+        last_lines = " ".join(lines[-_LAST:])[:_LONGEST]
+        raise Malformed(f"{program} exited with {code}: {last_lines}", f"run {program} by hand")
     return out
 
 
@@ -338,7 +357,8 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
         )
     os.makedirs(tree, exist_ok=True)
     for path, text in files.items():
-        if "\0" in path or {"", ".", ".."} & set(path.split("/")):
+        is_valid = "\0" not in path and {"", ".", ".."}.isdisjoint(path.split("/"))
+        if not is_valid:
             raise Malformed(f"{path[:200]!r} is not a valid file path", "rename the file")
         full_path = os.path.join(tree, path)
         try:
@@ -355,6 +375,8 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
 def _environment(private_folder: str) -> dict[str, str]:
     """Return the program's whole environment, which excludes tokens, configuration, other programs,
     and access to servers.
+
+    Creates an empty home folder in the private folder.
     """
     home = os.path.join(private_folder, "home")
     os.makedirs(home)
@@ -383,8 +405,10 @@ def _run_renderer(
     seconds: float,
     bounds: Bounds,
 ) -> tuple[int, str, str, str]:
-    """Return the exit code, stdout, stderr, and the reason that the program was stopped ("" if it
-    was not).
+    """Run a program in a folder.
+
+    Returns the exit code, stdout, the end of stderr, and the reason that the program was stopped
+    ("" if it was not). Raises Malformed if it cannot be started.
     """
     with (
         shutdown.shield(),
@@ -392,8 +416,8 @@ def _run_renderer(
         closing(CapturedOutput(_TAIL)) as err,
         open(os.devnull, "rb") as nothing,
     ):
+        files = (nothing, out.sink, err.sink)
         try:
-            files = (nothing, out.sink, err.sink)
             running = start(
                 sh.Command(argv[0]),
                 argv[1:],
@@ -409,14 +433,11 @@ def _run_renderer(
                 f"{argv[0]} cannot be started",
                 "install the build for this machine",
             ) from error
-        out.sink.close()
+        out.sink.close()  # the program has its own copies
         err.sink.close()
-        watch = Watch(
-            running,
-            (seconds, f"it took more than {seconds:.0f} seconds", 0),
-            (out, err),
-            bounds,
-        )
+
+        too_slow = f"it took more than {seconds:.0f} seconds"
+        watch = Watch(running, (seconds, too_slow, 0), (out, err), bounds)
         try:
             with shutdown.ending(watch.end):
                 watch.wait()
@@ -426,9 +447,10 @@ def _run_renderer(
         if watch.why:
             send(running, "SIGKILL")  # for child processes that outlived the program
         code = exit_code(running)
-        why = watch.why
-        if why == bounds.too_many_messages:  # the watch's own words are about a Git server
-            why = f"it printed more than {bounds.messages // 1_000_000} MB"
+
+        why_stopped = watch.why
+        if why_stopped == bounds.too_many_messages:  # the watch's own words are about a Git server
+            why_stopped = f"it printed more than {bounds.messages // 1_000_000} MB"
         output = out.text().decode("utf-8", "replace")
         messages = err.text().decode("utf-8", "replace")
-        return code, output, messages, why
+        return code, output, messages, why_stopped

@@ -72,10 +72,8 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """
     git_dir = f"{top}/.git"
     try:
-        argv = ("config", "--get", "remote.origin.url")
-        url = git.run(*argv, git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
-        argv = ("rev-parse", "--abbrev-ref", "HEAD")
-        branch = git.run(*argv, git_dir=git_dir, timeout=_SECONDS).out.decode().strip()
+        config = git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS)
+        head = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS)
     except GitFailed as error:
         has_no_origin = not error.err.strip()
         has_no_commit = any(words in error.err for words in _NO_COMMIT)
@@ -83,9 +81,13 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
             why = f"cannot tell which repository {blanked(top)} belongs to: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
+    url = config.out.decode().strip()
     if url.startswith(("./", "../")):
         url = os.path.normpath(os.path.join(top, url))
-    return url, "" if branch == "HEAD" else branch
+    branch = head.out.decode().strip()
+    if branch == "HEAD":  # no branch is checked out
+        branch = ""
+    return url, branch
 
 
 class LocalFiles:
@@ -111,21 +113,21 @@ class LocalFiles:
 
         Raises Malformed if there are too many files or the files are too large.
         """
-        found: dict[str, File] = {}
+        files: dict[str, File] = {}
         size = 0
         start = os.path.join(self._top, folder)
-        for parent, folders, names in os.walk(start):
-            links = [name for name in folders if os.path.islink(os.path.join(parent, name))]
-            folders[:] = [name for name in folders if name != ".git"]
+        for parent, subfolders, names in os.walk(start):
+            links = [name for name in subfolders if os.path.islink(os.path.join(parent, name))]
+            subfolders[:] = [name for name in subfolders if name != ".git"]
             for name in (*names, *links):
                 full_path = os.path.join(parent, name)
                 relative_path = os.path.relpath(full_path, self._top).replace(os.sep, "/")
                 file = _file(full_path)
-                found[relative_path] = file
+                files[relative_path] = file
                 size += len(file.text)
-                if size > LARGEST or len(found) > _MOST:
+                if size > LARGEST or len(files) > _MOST:
                     raise Malformed(f"{start} is too large to render", "use a smaller folder")
-        return found
+        return files
 
 
 def _file(path: str) -> File:

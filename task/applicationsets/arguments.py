@@ -55,12 +55,10 @@ def mapping(value: Any) -> AnyMap:
     """
     if value is None:
         return AnyMap()
-    if not isinstance(value, AnyMap):
-        kind = "map[string]string" if isinstance(value, GoMap) else named(value)
-        raise FailedTemplate(
-            f"wrong type for value; expected map[string]interface {{}}; got {kind}"
-        )
-    return value
+    if isinstance(value, AnyMap):
+        return value
+    kind = "map[string]string" if isinstance(value, GoMap) else named(value)
+    raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {kind}")
 
 
 def texts(value: Any) -> list[str]:
@@ -77,14 +75,16 @@ def shown(value: Any) -> str:
     """Return any value as a string, like `fmt.Sprintf("%v")`."""
     if value is None:
         return "<nil>"
-    return value if isinstance(value, str) else sprint((value,))
+    if isinstance(value, str):
+        return value
+    return sprint((value,))
 
 
-def joined(parts: Iterable[str], between: str = "") -> str:
+def joined(parts: Iterable[str], separator: str = "") -> str:
     """Join all parts. Raises FailedTemplate if the result becomes too long."""
-    listed = list(parts)
-    bounded(sum(map(len, listed)) + len(between) * len(listed))
-    return between.join(listed)
+    all_parts = list(parts)
+    bounded(sum(map(len, all_parts)) + len(separator) * len(all_parts))
+    return separator.join(all_parts)
 
 
 def bounded(size: int) -> None:
@@ -99,7 +99,7 @@ def go_value(value: Any) -> Any:
 
     Raises Malformed for a number that JSON cannot represent.
     """
-    if isinstance(value, bool) or value is None or isinstance(value, (str, GoMap)):
+    if value is None or isinstance(value, (bool, str, GoMap)):
         return value
     if isinstance(value, (int, float)):
         if not -LARGEST <= value <= LARGEST:

@@ -91,15 +91,16 @@ class Filler:
         self.budget = budget
         self.go = go
         self.missing_key = "default"
-        if go:
-            for option in options:
-                name, _, value = option.partition("=")
-                if name != "missingkey" or value not in MISSING_KEYS:
-                    raise Malformed(
-                        f"unrecognized option: {option}",
-                        "use missingkey=error in goTemplateOptions",
-                    )
-                self.missing_key = MISSING_KEYS[value]
+        if not go:
+            return
+        for option in options:
+            name, _, value = option.partition("=")
+            if name != "missingkey" or value not in MISSING_KEYS:
+                raise Malformed(
+                    f"unrecognized option: {option}",
+                    "use missingkey=error in goTemplateOptions",
+                )
+            self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
         """Return the rendered template.
@@ -114,19 +115,21 @@ class Filler:
         return filled
 
     def _go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
-        """Render a Go template."""
+        """Render a Go template. Raises Malformed with Argo CD's wording."""
         try:
             parsed = parse(template, LANGUAGE)
         except Malformed as error:
             message = _LINE.sub(r"template: base:\1: ", error.message)
-            # function "now" not defined
+            # The message may be: function "now" not defined
             _, _, after_quote = message.partition('function "')
-            name = after_quote.partition('"')[0]
+            function, _, _ = after_quote.partition('"')
             hint = error.hint
-            if name in ELSEWHERE:
+            if function in ELSEWHERE:
                 message = message.replace("not defined", "is not available here")
-                hint = f"{ELSEWHERE[name]}, or read the Applications with --applications cluster"
+                way_out = ELSEWHERE[function]
+                hint = f"{way_out}, or read the Applications with --applications cluster"
             raise Malformed(f"failed to parse template {template}: {message}", hint) from None
+
         try:
             steps = min(STEPS, self.budget.steps)
             filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
@@ -168,15 +171,17 @@ def _fast(template: str, params: Mapping[str, Any]) -> str:
         return template
     has_unclosed_tag = "{{" in _TAG.sub("\0", template)
     if has_unclosed_tag:
-        rest = template.rpartition("{{")[2]
+        _, _, after_tag = template.rpartition("{{")
         raise Malformed(
             f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting'
-            f' from "{rest}"'
+            f' from "{after_tag}"'
         )
 
     def filled_tag(tag: re.Match[str]) -> str:
-        name = tag[1].strip()
+        name = tag.group(1).strip()
         value = params.get(name)
-        return value if name and isinstance(value, str) else tag[0]
+        if name and isinstance(value, str):
+            return value
+        return tag.group()
 
     return _TAG.sub(filled_tag, template)

@@ -74,8 +74,9 @@ class Generators:
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
         """Return a generator's parameter sets that match its selector.
 
-        `outer` renders the generator's strings. Raises Malformed for a mistake, UnknowableError if
-        a server is needed, and Git's errors.
+        `outer` are the parameters of another generator, with which this one's strings are
+        rendered. Raises Malformed for a mistake, UnknowableError if a server is needed, and Git's
+        errors.
         """
         if not isinstance(generator, dict):
             raise Malformed("a generator is not a mapping")
@@ -84,6 +85,7 @@ class Generators:
         selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
             generator = self._filled(generator, outer)
+
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
             raise _unknown(generator)
@@ -94,42 +96,50 @@ class Generators:
         body = generator[kind]
         if not isinstance(body, dict):
             raise Malformed(f"the {kind} generator is not a mapping")
-        chosen = []
-        for row in _MAKERS[kind](self, body, depth):
+
+        make_rows = _MAKERS[kind]
+        selected = []
+        for row in make_rows(self, body, depth):
             self.filler.budget.row()
             if selector is None or selects(selector, flat(row)):
-                chosen.append(row)
-        return chosen
+                selected.append(row)
+        return selected
 
     def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
         """Return the generator after rendering it with another generator's parameters.
 
-        For the parts that Argo CD keeps as JSON, errors mention JSON.
+        Raises Malformed with Argo CD's wording.
         """
         filled: dict[str, Any] = {}
         for kind, body in generator.items():
             try:
-                if kind == "list" and isinstance(body, dict):
-                    others = {key: value for key, value in body.items() if key != "elements"}
-                    elements = _as_json(self.filler, body.get("elements"), outer)
-                    filled[kind] = self.filler.deep(others, outer) | {"elements": elements}
-                elif kind in ("matrix", "merge"):
-                    filled[kind] = _as_json(self.filler, body, outer)
-                elif isinstance(body, dict) and kind != "selector":
-                    others = {key: value for key, value in body.items() if key != "values"}
-                    values = {
-                        name: self._filled_value(name, value, outer)
-                        for name, value in _mapping_in(body, "values").items()
-                    }
-                    filled[kind] = self.filler.deep(others, outer) | {"values": values}
-                else:
-                    filled[kind] = self.filler.deep(body, outer)
+                filled[kind] = self._filled_body(kind, body, outer)
             except Malformed as error:
                 raise Malformed(
                     f"failed to replace parameters in generator: {error.message}",
                     error.hint,
                 ) from None
         return filled
+
+    def _filled_body(self, kind: str, body: Any, outer: Params) -> Any:
+        """Return one field of a generator after rendering it.
+
+        For the parts that Argo CD keeps as JSON, errors mention JSON.
+        """
+        if kind in ("matrix", "merge"):
+            return _as_json(self.filler, body, outer)
+        if kind == "selector" or not isinstance(body, dict):
+            return self.filler.deep(body, outer)
+        if kind == "list":
+            others = {key: value for key, value in body.items() if key != "elements"}
+            elements = _as_json(self.filler, body.get("elements"), outer)
+            return self.filler.deep(others, outer) | {"elements": elements}
+        others = {key: value for key, value in body.items() if key != "values"}
+        values = {
+            name: self._filled_value(name, value, outer)
+            for name, value in _mapping_in(body, "values").items()
+        }
+        return self.filler.deep(others, outer) | {"values": values}
 
     def _filled_value(self, name: str, value: Any, outer: Params) -> str:
         """Return one of the generator's `values`, rendered if another generator provides all keys
@@ -140,11 +150,8 @@ class Generators:
         try:
             return self.filler.text(str(value), outer, missing_key="error")
         except Malformed as error:
-            key_is_missing = (
-                "map has no entry for key" in error.message
-                or "can't evaluate field" in error.message
-            )
-            if key_is_missing:
+            missing_key_messages = ("map has no entry for key", "can't evaluate field")
+            if any(message in error.message for message in missing_key_messages):
                 return str(value)
             raise Malformed(
                 f'failed to pre-resolve Values key "{name}": {error.message}',
@@ -152,7 +159,7 @@ class Generators:
             ) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of a `list` generator."""
+        """Return the parameters of a `list` generator, from `elements` and `elementsYaml`."""
         rows: list[Params] = []
         for number, element in enumerate(_list_in(body, "elements"), start=1):
             if not isinstance(element, dict):
@@ -160,7 +167,8 @@ class Generators:
                     f"error unmarshling list element: element {number} is not a mapping"
                 )
             self.filler.budget.read(_size(element))
-            rows.append(go_value(element) if self.filler.go else _element_texts(element, number))
+            row = go_value(element) if self.filler.go else _element_texts(element, number)
+            rows.append(row)
         if body.get("elementsYaml"):
             rows += self._elements_yaml(str(body["elementsYaml"]))
         return rows
@@ -169,14 +177,16 @@ class Generators:
         """Return the parameters in `elementsYaml`, a list of mappings as YAML. Raises Malformed."""
         self.filler.budget.read(len(text))
         try:
-            listed = go_yaml.load(text)
+            elements = go_yaml.load(text)
         except Malformed as error:
             raise Malformed(f"error unmarshling decoded ElementsYaml {error.message}") from None
-        if listed is None:
+        if elements is None:
             return []
-        if not isinstance(listed, list) or not all(isinstance(element, dict) for element in listed):
+        if not isinstance(elements, list) or not all(
+            isinstance(element, dict) for element in elements
+        ):
             raise Malformed("error unmarshling decoded ElementsYaml: it is not a list of mappings")
-        return [go_value(element) for element in listed]
+        return [go_value(element) for element in elements]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
         """Return the parameters of a `clusters` generator."""
@@ -187,14 +197,14 @@ class Generators:
                 f"pass a file that lists them with --clusters FILE, or {WAY_OUT}",
             )
         selector = _mapping_in(body, "selector")
-        selects_all = not (selector.get("matchLabels") or selector.get("matchExpressions"))
-        has_local_cluster = any(
+        has_conditions = selector.get("matchLabels") or selector.get("matchExpressions")
+        is_local_listed = any(
             cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
         )
         rows = []
-        # Argo CD's own cluster does not need a secret.
-        if selects_all and not has_local_cluster:
+        if not has_conditions and not is_local_listed:
+            # Argo CD's own cluster does not need a secret, so it has no labels.
             local = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
@@ -207,6 +217,7 @@ class Generators:
             labels = {TYPE_LABEL: "cluster", **(cluster.labels or {})}
             if selects(selector, labels):
                 rows.append(_cluster_params(cluster, labels, go=self.filler.go))
+
         rows = [self._with_values(body, row) for row in rows]
         if self.filler.go and body.get("flatList") is True:
             return [go_value({"clusters": rows})]
@@ -221,19 +232,16 @@ class Generators:
             raise Malformed("error generating params from git: the git generator has no repoURL")
         directories = _list_in(body, "directories")
         files = _list_in(body, "files")
-        if not directories and not files:
+        if directories:
+            folders = self._chosen_paths(repo, revision, _path_entries(directories), folders=True)
+            rows = [path_params(folder, prefix, go=self.filler.go) for folder in folders]
+        elif files:
+            paths = self._chosen_paths(repo, revision, _path_entries(files), folders=False)
+            rows = self._of_files(self.git.texts(repo, revision, paths), prefix)
+        else:
             raise Malformed(
                 "error generating params from git: neither directories nor files are set"
             )
-        entries = tuple(
-            (str(entry.get("path") or ""), entry.get("exclude") is True)
-            for entry in directories or files
-        )
-        chosen = self._chosen_paths(repo, revision, entries, folders=bool(directories))
-        if directories:
-            rows = [path_params(folder, prefix, go=self.filler.go) for folder in chosen]
-        else:
-            rows = self._of_files(self.git.texts(repo, revision, chosen), prefix)
         return [self._with_values(body, row) for row in rows]
 
     def _chosen_paths(
@@ -244,7 +252,9 @@ class Generators:
         *,
         folders: bool,
     ) -> Sequence[str]:
-        """Return the folders or files that match the entries. Results are cached."""
+        """Return the folders or files that match the entries, (path, exclude). Results are
+        cached.
+        """
         key = (repo, revision, folders, entries)
         if key not in self._chosen_paths_cache:
             paths = self.git.paths(repo, revision)
@@ -268,9 +278,10 @@ class Generators:
         return rows
 
     def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
-        """Return the parameters in a file, which is a mapping or a list of mappings.
+        """Return the parameters in a file: one set for a mapping, or several for a list of
+        mappings.
 
-        Raises Malformed.
+        Raises Malformed. `prefix` is `pathParamPrefix`.
         """
         self.filler.budget.read(len(text))
         if text not in self._parsed_texts:
@@ -284,6 +295,7 @@ class Generators:
         objects = data if isinstance(data, list) else [data]
         if not all(isinstance(item, dict) for item in objects):
             raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
+
         folder, _, file = path.rpartition("/")
         paths = path_params(
             posixpath.normpath(folder or "."),
@@ -301,8 +313,10 @@ class Generators:
         A value may use the row's parameters, but not other values.
         """
         values = _mapping_in(body, "values")
+        filled = {}
         try:
-            filled = {str(key): self.filler.text(str(value), row) for key, value in values.items()}
+            for key, value in values.items():
+                filled[str(key)] = self.filler.text(str(value), row)
         except Malformed as error:
             message = (
                 "failed to append templated values: failed to replace templated string:"
@@ -325,12 +339,14 @@ class Generators:
         if len(members) != 2:
             number = "less" if len(members) < 2 else "more"
             raise Malformed(f"found {number} than two generators, Matrix support only two")
-        rows: list[Params] = []
+        first, second = members
         failed = "failed to get params for {} generator in the matrix generator"
-        for first in self._params_of_member(members[0], None, depth, failed.format("first")):
-            for second in self._params_of_member(members[1], first, depth, failed.format("second")):
+        rows: list[Params] = []
+        for outer in self._params_of_member(first, None, depth, failed.format("first")):
+            for inner in self._params_of_member(second, outer, depth, failed.format("second")):
                 self.filler.budget.row()
-                rows.append(merged(second, first) if self.filler.go else _combined(first, second))
+                row = merged(inner, outer) if self.filler.go else _combined(outer, inner)
+                rows.append(row)
         return rows
 
     def _params_of_member(
@@ -342,7 +358,8 @@ class Generators:
     ) -> list[Params]:
         """Return the rows of a generator inside another generator.
 
-        `failed` is the prefix of its error messages.
+        `outer` are the parameters to render it with. `depth` is the outer generator's depth.
+        `failed` is the prefix of error messages.
         """
         try:
             return self.params(member, outer, depth + 1)
@@ -359,10 +376,10 @@ class Generators:
         """Return the parameters of a `merge` generator.
 
         They are the rows of the first generator, extended by rows of the other generators with the
-        same keys.
+        same values of the `mergeKeys`.
         """
         members = _list_in(body, "generators")
-        keys = [str(key) for key in _list_in(body, "mergeKeys")]
+        merge_keys = [str(key) for key in _list_in(body, "mergeKeys")]
         if len(members) < 2:
             raise Malformed("found less than two generators, Merge requires two or more")
         failed = "error getting param sets from generators: error getting params from generator"
@@ -370,15 +387,17 @@ class Generators:
             self._params_of_member(member, None, depth, f"{failed} {number} of {len(members)}")
             for number, member in enumerate(members, start=1)
         ]
-        result, *others = [_by_keys(rows, keys) for rows in rows_of_members]
-        for other in others:
+
+        result, *others = [_by_keys(rows, merge_keys) for rows in rows_of_members]
+        for other_rows in others:
             for key, row in result.items():
-                if key not in other:
+                if key not in other_rows:
                     continue
+                other_row = other_rows[key]
                 if self.filler.go:
-                    result[key] = merged(row, other[key])
+                    result[key] = merged(row, other_row)
                 else:
-                    result[key] = _as_texts(row) | _as_texts(other[key])
+                    result[key] = _as_texts(row) | _as_texts(other_row)
         return list(result.values())
 
 
@@ -393,14 +412,19 @@ _MAKERS = {
 
 def _unknown(generator: Mapping[str, Any]) -> Malformed:
     """Return the error for a generator with a missing or unknown kind."""
-    kind = next((key for key in generator if key not in ("selector", "name")), "")
-    if not kind:
-        return Malformed("the generator is empty", "see the generators in Argo CD's documentation")
-    similar = nearest(kind, (*_MAKERS, *ELSEWHERE))
     hint = "see the generators in Argo CD's documentation"
-    if similar:
-        hint = f"did you mean {similar}?"
-    return Malformed(f"unknown generator {shortened(kind)!r}", hint)
+    kinds = [key for key in generator if key not in ("selector", "name")]
+    if not kinds or not kinds[0]:
+        return Malformed("the generator is empty", hint)
+    similar_kind = nearest(kinds[0], (*_MAKERS, *ELSEWHERE))
+    if similar_kind:
+        hint = f"did you mean {similar_kind}?"
+    return Malformed(f"unknown generator {shortened(kinds[0])!r}", hint)
+
+
+def _path_entries(entries: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, bool], ...]:
+    """Return the path of each `directories` or `files` entry, and whether it is an exclusion."""
+    return tuple((str(entry.get("path") or ""), entry.get("exclude") is True) for entry in entries)
 
 
 def _as_json(filler: Filler, value: Any, params: Params) -> Any:
@@ -416,23 +440,26 @@ def _as_json(filler: Filler, value: Any, params: Params) -> Any:
 
 def _mapping_in(body: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Return a field that must be a mapping, or {} if it is missing. Raises Malformed."""
-    found = body.get(key) or {}
-    if not isinstance(found, dict):
+    value = body.get(key) or {}
+    if not isinstance(value, dict):
         raise Malformed(f"{key} is not a mapping")
-    return found
+    return value
 
 
 def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
-    """Return a field that must be a list, or [] if it is missing. Raises Malformed."""
-    found = body.get(key)
-    if found is None:
+    """Return a field that must be a list, or [] if it is missing. Raises Malformed.
+
+    The entries of `directories` and `files` must be mappings.
+    """
+    entries = body.get(key)
+    if entries is None:
         return []
-    if not isinstance(found, list):
+    if not isinstance(entries, list):
         raise Malformed(f"{key} is not a list")
-    has_mappings = key in ("directories", "files")
-    if has_mappings and not all(isinstance(item, dict) for item in found):
+    must_be_mappings = key in ("directories", "files")
+    if must_be_mappings and not all(isinstance(entry, dict) for entry in entries):
         raise Malformed(f"an entry of {key} is not a mapping")
-    return found
+    return entries
 
 
 def _size(value: Any) -> int:
@@ -447,17 +474,19 @@ def _size(value: Any) -> int:
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
     """Return the parameters of a list element without goTemplate: strings, and `values`,
     a mapping of strings.
+
+    `number` is the element's position, for messages.
     """
     row: Params = {}
     for key, value in element.items():
-        texts = {key: value}
+        fields = {key: value}
         if key == "values":
             if not isinstance(value, dict):
                 raise Malformed(
                     f"error parsing values map: of element {number}, 'values' is not a mapping"
                 )
-            texts = {f"values.{name}": text for name, text in value.items()}
-        for name, text in texts.items():
+            fields = {f"values.{name}": text for name, text in value.items()}
+        for name, text in fields.items():
             if not isinstance(text, str):
                 message = (
                     f"error parsing value as string: of element {number}, {name!r} is not text"
@@ -488,12 +517,12 @@ def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: boo
     return filled
 
 
-def merged(onto: Any, other: Any) -> Any:
+def merged(row: Any, other: Any) -> Any:
     """Merge two rows.
 
     If both have a key, the value in `other` wins, and mappings are merged recursively.
     """
-    result = type(onto)(onto)
+    result = type(row)(row)  # a copy
     for key, value in other.items():
         both_are_mappings = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both_are_mappings else value
@@ -504,9 +533,9 @@ def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
 
 
-def _combined(params: Params, other: Params) -> Params:
+def _combined(row: Params, other: Params) -> Params:
     """Combine two rows of strings. Raises Malformed if they have different values for a key."""
-    result = _as_texts(params)
+    result = _as_texts(row)
     for key, value in _as_texts(other).items():
         if key in result and result[key] != value:
             message = (
@@ -518,26 +547,27 @@ def _combined(params: Params, other: Params) -> Params:
     return result
 
 
-def _by_keys(rows: Sequence[Params], keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows, indexed by the values of their merge keys.
+def _by_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Params]:
+    """Return the rows, by the values of their merge keys, as JSON.
 
     Raises Malformed if two rows have the same values.
     """
     failed = "error getting param sets by merge key"
-    if not keys:
+    if not merge_keys:
         raise Malformed(f"{failed}: no merge keys were specified, Merge requires at least one")
-    found: dict[str, Params] = {}
-    merge_keys = sorted(set(keys))
+    distinct_keys = sorted(set(merge_keys))
+    row_by_values: dict[str, Params] = {}
     for row in rows:
-        values = {name: row.get(name) for name in merge_keys}
-        key = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
-        if key in found:
+        values = {key: row.get(key) for key in distinct_keys}
+        values_as_json = json.dumps(values, separators=(",", ":"), ensure_ascii=False)
+        if values_as_json in row_by_values:
             raise Malformed(
                 f"{failed}: the parameters from a generator were not unique by the given mergeKeys,"
-                f" Merge requires all param sets to be unique. Duplicate key was {key}"
+                " Merge requires all param sets to be unique. Duplicate key was"
+                f" {values_as_json}"
             )
-        found[key] = row
-    return found
+        row_by_values[values_as_json] = row
+    return row_by_values
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
@@ -549,15 +579,16 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
         return True
     if not isinstance(selector, dict):
         raise Malformed("error parsing label selector: it is not a mapping")
-    wanted = selector.get("matchLabels") or {}
+    required_labels = selector.get("matchLabels") or {}
     expressions = selector.get("matchExpressions") or []
-    if not isinstance(wanted, dict) or not isinstance(expressions, list):
+    if not isinstance(required_labels, dict) or not isinstance(expressions, list):
         raise Malformed(
             "error parsing label selector: matchLabels is not a mapping, or matchExpressions is not"
             " a list"
         )
-    if any(labels.get(key) != value for key, value in wanted.items()):
-        return False
+    for key, value in required_labels.items():
+        if labels.get(key) != value:
+            return False
     return all(_is_met(expression, labels) for expression in expressions)
 
 
@@ -590,23 +621,27 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
     )
 
 
-def flat(value: Any, room: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as strings with dotted keys. `room` limits the number of values.
+def flat(value: Any, most: int = 100_000) -> dict[str, str]:
+    """Return nested parameters as strings with dotted keys.
 
-    Empty lists and mappings are dropped. Raises Malformed.
+    Empty lists and mappings are dropped. Raises Malformed if there are more than `most` values.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
+    count = 0
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         name, node = waiting.pop()
         if isinstance(node, (dict, list)):
-            items = node.items() if isinstance(node, dict) else enumerate(node)
-            room -= len(node)
-            if room < 0:
+            count += len(node)
+            if count > most:
                 raise Malformed("a parameter set is too large")
-            waiting += [(f"{name}.{key}" if name else str(key), item) for key, item in items]
-        elif name and isinstance(node, int) and not isinstance(node, bool):
-            found[name] = shown(float(node))
-        elif name:
-            found[name] = shown(node)
-    return found
+            prefix = f"{name}." if name else ""
+            items = node.items() if isinstance(node, dict) else enumerate(node)
+            waiting += [(f"{prefix}{key}", item) for key, item in items]
+            continue
+        if not name:  # a scalar without a key
+            continue
+        if isinstance(node, int) and not isinstance(node, bool):
+            node = float(node)
+        texts[name] = shown(node)
+    return texts

@@ -28,8 +28,8 @@ def folders_of(files: Iterable[str]) -> list[str]:
         folder = path.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
-            folder = folder.rpartition("/")[0]
-    # at the start of the path, or after a slash
+            folder = folder.rpartition("/")[0]  # the parent
+    # a dot at the start of the path, or after a slash
     return sorted(folder for folder in folders if "/." not in f"/{folder}")
 
 
@@ -56,103 +56,125 @@ def _chosen(
     entries: Sequence[tuple[Callable[[str], object], bool]],
     paths: Iterable[str],
 ) -> list[str]:
-    """Return the paths that match an entry, (matches, exclude). Exclusions always win."""
-    included = [matches for matches, exclude in entries if not exclude]
-    excluded = [matches for matches, exclude in entries if exclude]
-    return [
-        path
-        for path in paths
-        if any(matches(path) for matches in included)
-        and not any(matches(path) for matches in excluded)
-    ]
+    """Return the paths that match an entry. Exclusions always win.
+
+    An entry is a function that returns whether a path matches, and whether the entry is an
+    exclusion.
+    """
+    inclusions = [matches for matches, exclude in entries if not exclude]
+    exclusions = [matches for matches, exclude in entries if exclude]
+    chosen = []
+    for path in paths:
+        is_included = any(matches(path) for matches in inclusions)
+        if is_included and not any(matches(path) for matches in exclusions):
+            chosen.append(path)
+    return chosen
 
 
 @lru_cache(maxsize=1024)
 def _pathspec(spec: str) -> re.Pattern[str]:
-    """Return a pattern equivalent to Git's wildmatch without `WM_PATHNAME`.
+    """Return a regular expression for a path in Git's wildmatch syntax, without `WM_PATHNAME`: `*`
+    and `?` also match `/`.
 
-    Without wildcards, it also matches everything below a path.
+    Without wildcards, it also matches everything below the path.
     """
     if len(spec) > LONGEST:
         raise Malformed(
             f"the path has {len(spec):,} characters, but at most {LONGEST:,} are allowed",
             "use a shorter path",
         )
-    plain = spec.removeprefix("./").removeprefix("/")
-    has_wildcards = bool(set(plain) & set("*?[\\"))
-    if not plain:
+    path = spec.removeprefix("./").removeprefix("/")
+    if not path:
         return re.compile(".*", re.DOTALL)
+    has_wildcards = bool(set(path) & set("*?[\\"))
     if not has_wildcards:
-        return re.compile(re.escape(plain.rstrip("/")) + "(?:/.*)?", re.DOTALL)
-    # With atomic groups, the part between two stars matches only at the first possible position.
-    # The result is the same, and matching is never slow.
-    parts = [""]  # the patterns of the parts between the stars
-    at = 0
-    while at < len(plain):
-        sign = plain[at]
-        if sign == "*":
-            parts.append("")
-        elif sign == "?":
-            parts[-1] += "."
-        elif sign == "[":
-            pattern, at = _bracket_pattern(plain, at)
-            parts[-1] += pattern
-            continue
-        else:
-            if sign == "\\":
-                at += 1  # the next character stands for itself
-            parts[-1] += re.escape(plain[at : at + 1])
-        at += 1
-    first, *after_stars = parts
+        return re.compile(re.escape(path.rstrip("/")) + "(?:/.*)?", re.DOTALL)
+
+    first, *after_stars = _patterns_between_stars(path)
     if not after_stars:
         return re.compile(first, re.DOTALL)
     *inner, last = after_stars
-    inner_patterns = "".join(f"(?>.*?{part})" for part in inner if part)
+    # With atomic groups, the part between two stars matches only at the first possible position.
+    # The result is the same, and matching is never slow.
+    inner_patterns = "".join(f"(?>.*?{pattern})" for pattern in inner if pattern)
     return re.compile(f"{first}{inner_patterns}.*{last}", re.DOTALL)
 
 
-def _bracket_pattern(spec: str, at: int) -> tuple[str, int]:
-    """Return the pattern for `[…]` and the position after it.
+def _patterns_between_stars(path: str) -> list[str]:
+    """Return a regular expression for each part of a path between its stars."""
+    patterns = [""]
+    position = 0
+    while position < len(path):
+        sign = path[position]
+        if sign == "[":
+            pattern, position = _bracket_pattern(path, position)
+            patterns[-1] += pattern
+            continue
+        if sign == "*":
+            patterns.append("")
+        elif sign == "?":
+            patterns[-1] += "."
+        else:
+            if sign == "\\":
+                position += 1  # the next character stands for itself
+            patterns[-1] += re.escape(path[position : position + 1])
+        position += 1
+    return patterns
+
+
+def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
+    """Return the regular expression for `[…]` at this position, and the position after it.
 
     `!` and `^` negate. A `[` without a `]` never matches.
     """
     never_matches = r"[^\s\S]"
-    negated = spec[at + 1 : at + 2] in ("!", "^")
-    start = at + 2 if negated else at + 1
-    end = spec.find("]", start + 1)  # a `]` in the first place stands for itself
+    is_negated = path[opening + 1 : opening + 2] in ("!", "^")
+    start = opening + 2 if is_negated else opening + 1
+    end = path.find("]", start + 1)  # a `]` in the first place stands for itself
     # skip the end of each class, such as `[:alpha:]`
-    while end > 0 and spec.rfind("[:", start, end) > spec.rfind(":]", start, end):
-        end = spec.find("]", end + 1)
+    while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
+        end = path.find("]", end + 1)
     if end < 0:
-        return never_matches, len(spec)
-    pattern = ""
-    for part in re.split(r"(\[:[a-z]+:\])", spec[start:end]):
+        return never_matches, len(path)
+
+    characters = ""
+    for part in re.split(r"(\[:[a-z]+:\])", path[start:end]):
         is_class = part.startswith("[:") and part.endswith(":]")  # [:alpha:]
         class_name = part[2:-2] if is_class else ""
         if class_name:
-            pattern += _POSIX.get(class_name, "")
+            characters += _POSIX.get(class_name, "")
         else:
-            pattern += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
+            characters += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:
-        re.compile(f"[{pattern}]")
+        re.compile(f"[{characters}]")
     except re.error:  # [z-a]
         return never_matches, end + 1
-    return f"[{'^' if negated else ''}{pattern}]", end + 1
+    negation = "^" if is_negated else ""
+    return f"[{negation}{characters}]", end + 1
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """Return the path parameters for a folder, and for the file in it, if any."""
+    """Return the path parameters for a folder, and for the file in it, if any.
+
+    `prefix` is `pathParamPrefix`. With `go` (goTemplate), the parameters are nested. Otherwise,
+    their names are dotted: `path.basename`.
+    """
     basename = posixpath.basename(path) or path
     names = {"basename": basename, "basenameNormalized": normalize(basename)}
     if file:
         names |= {"filename": file, "filenameNormalized": normalize(file)}
     segments = path.split("/")
     if go:
-        nested = {"path": {"path": path, "segments": segments, **names}}
-        params: dict[str, Any] = go_value({prefix: nested} if prefix else nested)
+        nested: dict[str, Any] = {"path": {"path": path, "segments": segments, **names}}
+        if prefix:
+            nested = {prefix: nested}
+        params: dict[str, Any] = go_value(nested)
         return params
     name = f"{prefix}.path" if prefix else "path"
-    flat = {name: path}
-    flat |= {f"{name}.{key}": value for key, value in names.items()}
-    flat |= {f"{name}[{at}]": segment for at, segment in enumerate(segments) if segment}
-    return flat
+    dotted = {name: path}
+    for key, value in names.items():
+        dotted[f"{name}.{key}"] = value
+    for number, segment in enumerate(segments):
+        if segment:
+            dotted[f"{name}[{number}]"] = segment
+    return dotted

@@ -42,7 +42,9 @@ def load_all(text: str) -> list[Any]:
 
 
 def _scalar(event: Any) -> Any:
-    """Return the value of a scalar. A quoted scalar is always a string."""
+    """Return the value of a scalar event of the YAML parser. A quoted scalar, or one with a tag
+    other than `!!int`, is always a string.
+    """
     value: str = event.value
     has_other_tag = event.tag and event.tag != "tag:yaml.org,2002:int"
     if event.style or has_other_tag:
@@ -53,7 +55,9 @@ def _scalar(event: Any) -> Any:
         return None
     if value in _TRUE:
         return True
-    return False if value in _FALSE else value
+    if value in _FALSE:
+        return False
+    return value
 
 
 def _scalar_number(value: str) -> Any:
@@ -66,10 +70,12 @@ def _scalar_number(value: str) -> Any:
         if len(digits) > _LONGEST_NUMBER:
             return value
         is_octal = len(digits) > 1 and digits.isdecimal() and digits[0] == "0"
-        number = int(digits, 8 if is_octal else 0)  # 0: the base is in the prefix
+        base = 8 if is_octal else 0  # 0: the base is in the prefix
+        number = int(digits, base)
         return -number if plain[0] == "-" else number
     if _FLOAT.fullmatch(plain):
-        return float(plain) if math.isfinite(float(plain)) else value
+        decimal = float(plain)
+        return decimal if math.isfinite(decimal) else value
     if _SPECIAL.fullmatch(value):
         return float(plain.replace(".", "", 1))  # Python has no dot in "-inf"
     return value
@@ -109,13 +115,10 @@ def dump(value: Any, most: int) -> str:
 
     Raises `Malformed` beyond `most` characters.
     """
-    if isinstance(value, (dict, list)) and value:
-        written = _block(value, "", "")
-    else:
-        written = iter([_flow(value, "")])
+    all_lines = _block(value, "", "") if _is_block(value) else iter([_flow(value, "")])
     lines = []
     size = 0
-    for line in written:
+    for line in all_lines:
         size += len(line) + 1
         if size > most:
             raise Malformed("the text is too long")
@@ -127,27 +130,38 @@ def _block(value: Any, indent: str, start: str) -> Iterator[str]:
     """Yield the lines of a non-empty mapping or list.
 
     `start` is the prefix of the first line: the indentation, or the "- " of an outer list.
+    `indent` is the indentation of all other lines.
     """
-    if isinstance(value, dict):
-        for key, item in sorted(value.items()):
-            if isinstance(item, (dict, list)) and item:
-                yield f"{start}{_flow(key, '')}:"
-                below = indent if isinstance(item, list) else f"{indent}  "
-                yield from _block(item, below, below)
+    deeper = f"{indent}  "
+    if isinstance(value, list):
+        for item in value:
+            if _is_block(item):
+                yield from _block(item, deeper, f"{start}- ")
             else:
-                yield f"{start}{_flow(key, '')}: {_flow(item, indent + '  ')}"
-            start = indent  # all lines but the first
+                yield f"{start}- {_flow(item, deeper)}"
+            start = indent
         return
-    for item in value:
-        if isinstance(item, (dict, list)) and item:
-            yield from _block(item, f"{indent}  ", f"{start}- ")
+    for key, item in sorted(value.items()):
+        key_text = _flow(key, "")
+        if _is_block(item):
+            yield f"{start}{key_text}:"
+            indent_of_item = indent if isinstance(item, list) else deeper
+            yield from _block(item, indent_of_item, indent_of_item)
         else:
-            yield f"{start}- {_flow(item, indent + '  ')}"
+            yield f"{start}{key_text}: {_flow(item, deeper)}"
         start = indent
 
 
+def _is_block(value: Any) -> bool:
+    """Return whether a value is written in several lines: a non-empty mapping or list."""
+    return isinstance(value, (dict, list)) and len(value) > 0
+
+
 def _flow(value: Any, indent: str) -> str:
-    """Return a scalar, or an empty list or mapping, as YAML."""
+    """Return a scalar, or an empty list or mapping, as YAML.
+
+    `indent` is the indentation of a string with several lines. "" means that it must be in one.
+    """
     if isinstance(value, bool) or value is None:
         return json.dumps(value)
     if isinstance(value, int):
@@ -155,9 +169,12 @@ def _flow(value: Any, indent: str) -> str:
     if isinstance(value, float):
         if value == int(value) and abs(value) < 1e21:
             return str(int(value))  # Go converts via JSON, which writes 1000000 as digits
-        return ("-" if value < 0 else "") + go_float(abs(value))
-    if isinstance(value, (dict, list)):
-        return "{}" if isinstance(value, dict) else "[]"
+        digits = go_float(abs(value))
+        return f"-{digits}" if value < 0 else digits
+    if isinstance(value, dict):
+        return "{}"
+    if isinstance(value, list):
+        return "[]"
     return _text(str(value), indent)
 
 
@@ -190,10 +207,12 @@ def _literal_style(text: str, indent: str) -> str:
 
 def _means_something_else(text: str) -> bool:
     """Return whether YAML would read the unquoted string as a number, a date, a bool, or null."""
-    if text in _TRUE | _FALSE | NULL or text == "<<" or _SPECIAL.fullmatch(text):
+    if text in _TRUE | _FALSE | NULL or text == "<<":
+        return True
+    if _SPECIAL.fullmatch(text) or _DATE.fullmatch(text):
         return True
     number = text.replace("_", "")
-    return any((_INTEGER.fullmatch(number), _FLOAT.fullmatch(number), _DATE.fullmatch(text)))
+    return bool(_INTEGER.fullmatch(number) or _FLOAT.fullmatch(number))
 
 
 def _needs_quotes(text: str) -> bool:
@@ -202,7 +221,7 @@ def _needs_quotes(text: str) -> bool:
     ends_like_a_key = text[-1] in ": "
     if has_indicator_inside or ends_like_a_key:
         return True
-    # A word such as `-x` or `:x` does not need quotes.
-    if text[0] in "-?:" and len(text) > 1 and text[1] != " ":
+    is_word = len(text) > 1 and text[1] != " "
+    if text[0] in "-?:" and is_word:  # such as `-x`, but `---` begins a document
         return text.startswith("---")
     return text[0] in "-?:,[]{}#&*!|>'\"%@` ="

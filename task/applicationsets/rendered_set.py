@@ -65,7 +65,8 @@ def render(
 ) -> Rendered:
     """Return an ApplicationSet's Applications. `namespace` is the default if the manifest has none.
 
-    Mistakes in the set are part of the result. Raises Git's errors.
+    `git` reads repositories for `git` generators. Mistakes in the set are part of the result.
+    Raises Git's errors.
     """
     unknown: list[UnknowableError] = []
     try:
@@ -79,32 +80,26 @@ def render(
         templates_and_rows = list(_parameter_sets(spec, generators, unknown))
     except Malformed as error:
         return Rendered(troubles=(Trouble(PARAMS, error.message, error.hint),))
-    home = str(metadata.get("namespace") or namespace)
+
+    own_namespace = str(metadata.get("namespace") or namespace)
     owner = {"kind": "ApplicationSet", "name": str(metadata.get("name") or "")}
-    applications = []
+    patch = spec.get("templatePatch")
+    generated = []
     for template, row in templates_and_rows:
         try:
             budget.make()
-            applications.append(
-                _application(
-                    template,
-                    row,
-                    spec.get("templatePatch"),
-                    filler,
-                    home,
-                    owner,
-                )
-            )
+            app = _application(template, row, patch, filler, own_namespace, owner)
         except Malformed as error:
             return Rendered(
                 troubles=(Trouble(TEMPLATE, error.message, error.hint),),
                 unknown=tuple(unknown),
             )
-    kept, troubles = _with_valid_names(applications, owner["name"])
+        generated.append(app)
+    valid, troubles = _with_valid_names(generated, owner["name"])
     return Rendered(
-        tuple(kept),
-        tuple(troubles),
-        tuple(unknown),
+        applications=tuple(valid),
+        troubles=tuple(troubles),
+        unknown=tuple(unknown),
     )
 
 
@@ -115,9 +110,9 @@ def _parameter_sets(
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
     """Yield each parameter set with its template.
 
-    Generators that need a server are added to `unknown`.
+    The errors about generators that need a server are added to `unknown`. Raises `Malformed`.
     """
-    common = _required_mapping(spec, "template")
+    common_template = _required_mapping(spec, "template")
     generator_specs = spec.get("generators")
     if not isinstance(generator_specs, list):
         raise Malformed(
@@ -127,8 +122,10 @@ def _parameter_sets(
     for generator in generator_specs:
         # the generator's body is under its kind: {"list": {"elements": …, "template": …}}
         bodies = [body for body in mapping(generator).values() if isinstance(body, dict)]
-        own = bodies[0].get("template") if bodies else None
-        template = _overridden(own, common) if isinstance(own, dict) else common
+        own_template = bodies[0].get("template") if bodies else None
+        template = common_template
+        if isinstance(own_template, dict):
+            template = _overridden(own_template, common_template)
         try:
             for row in generators.params(generator):
                 yield template, row
@@ -153,17 +150,22 @@ def _application(
     namespace: str,
     owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    """Return the Application for one parameter set. Raises `Malformed`."""
+    """Return the Application for one parameter set, `row`.
+
+    `patch` is the ApplicationSet's `templatePatch`, and `owner` refers to the ApplicationSet.
+    Raises `Malformed`.
+    """
     metadata = _required_mapping(template, "metadata")
     spec = _required_mapping(template, "spec")
-    kept_metadata = {
+    used_metadata = {
         key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
     }
-    filled: dict[str, Any] = {"metadata": kept_metadata, "spec": spec}
+    filled: dict[str, Any] = {"metadata": used_metadata, "spec": spec}
     if row:  # without parameters, Argo CD does not render the template
         filled = filler.deep(filled, row)
     if isinstance(patch, str) and patch:
         filled = _with_template_patch(filled, patch, row, filler)
+
     filled_metadata = filled["metadata"]
     name = filled_metadata.get("name") or ""
     if not isinstance(name, str):
@@ -195,22 +197,24 @@ def _with_template_patch(
 ) -> dict[str, Any]:
     """Return the Application with `templatePatch` applied.
 
-    Mappings are merged, lists are replaced, and null removes a key. The project is unchanged.
+    `filled` is the metadata and the spec. Mappings are merged, lists are replaced, and null removes
+    a key. The project is unchanged. Raises `Malformed`.
     """
     try:
         text = filler.text(patch, row)
     except Malformed as error:
         message = f"error replacing values in templatePatch: {error.message}"
         raise Malformed(message, error.hint) from None
-    data = _parsed_patch(text)
-    if data is None:
+    parsed_patch = _parsed_patch(text)
+    if parsed_patch is None:
         return filled
     filler.budget.read(len(text))
-    result: dict[str, Any] = _merge_patch(filled, data)
-    result = {"metadata": result.get("metadata") or {}, "spec": result.get("spec") or {}}
+    patched: dict[str, Any] = _merge_patch(filled, parsed_patch)
+    metadata = patched.get("metadata") or {}
+    spec = patched.get("spec") or {}
     if "project" in filled["spec"]:
-        result["spec"]["project"] = filled["spec"]["project"]
-    return result
+        spec["project"] = filled["spec"]["project"]
+    return {"metadata": metadata, "spec": spec}
 
 
 def _parsed_patch(text: str) -> dict[str, Any] | None:
@@ -221,9 +225,9 @@ def _parsed_patch(text: str) -> dict[str, Any] | None:
     try:
         data = go_yaml.load(text)
     except Malformed as error:
-        quoted = '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
-        what = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
-        raise Malformed(f"error while converting template to json {quoted}: {what}") from None
+        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        why = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
+        raise Malformed(f'error while converting template to json "{escaped}": {why}') from None
     if data is None:
         return None
     if isinstance(data, dict):
@@ -235,11 +239,11 @@ def _parsed_patch(text: str) -> dict[str, Any] | None:
     )
 
 
-def _merge_patch(onto: Any, patch: Any) -> Any:
-    """Apply a JSON merge patch (RFC 7386)."""
+def _merge_patch(original: Any, patch: Any) -> Any:
+    """Return the original data with a JSON merge patch applied (RFC 7386)."""
     if not isinstance(patch, dict):
         return patch
-    result = dict(onto) if isinstance(onto, dict) else {}
+    result = dict(original) if isinstance(original, dict) else {}
     for key, value in patch.items():
         if value is None:
             result.pop(key, None)
@@ -250,34 +254,36 @@ def _merge_patch(onto: Any, patch: Any) -> Any:
 
 def _with_valid_names(
     applications: Sequence[Mapping[str, Any]],
-    name: str,
+    set_name: str,
 ) -> tuple[list[Mapping[str, Any]], list[Trouble]]:
-    """Return the Applications that Argo CD would create, skipping duplicate and invalid names, and
-    the troubles.
+    """Return the Applications that Argo CD would create, without those that have a duplicate or
+    invalid name, and a trouble for each such name.
+
+    `set_name` is the ApplicationSet's name.
     """
-    count = Counter(app["metadata"]["name"] for app in applications)
-    troubles = [
-        Trouble(
-            DUPLICATE,
-            f"ApplicationSet {name} contains applications with duplicate name: {repeated}",
-        )
-        for repeated, times in count.items()
-        if times > 1
-    ]
-    kept = [app for app in applications if count[app["metadata"]["name"]] == 1]
-    accepted = []
-    for app in kept:
+    troubles = []
+    count_by_name = Counter(app["metadata"]["name"] for app in applications)
+    for name, count in count_by_name.items():
+        if count > 1:
+            message = f"ApplicationSet {set_name} contains applications with duplicate name: {name}"
+            troubles.append(Trouble(DUPLICATE, message))
+
+    valid = []
+    for app in applications:
         name = app["metadata"]["name"]
+        if count_by_name[name] > 1:
+            continue
         if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
-            accepted.append(app)
+            valid.append(app)
             continue
         why = f'metadata.name: Invalid value: "{name}": {_RULE}'
         message = f'Application.argoproj.io "{name}" is invalid: {why}'
         troubles.append(Trouble(REFUSED, message))
-    return accepted, troubles
+    return valid, troubles
 
 
 def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+    """Return the mapping at a key, or {} if the key is absent. Raises `Malformed`."""
     value = raw.get(key)
     if value is None:
         return {}
@@ -291,16 +297,20 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
     A placeholder may stand for any string.
     """
-    names = [image.repository.rpartition("/")[2].lower() for image in images]
-    return any(
-        "{{" in text or any(name in text.lower() for name in names)
-        for text in _image_lists(manifest.get("spec"), f"{prefix}image-list")
-    )
+    short_names = [image.repository.rpartition("/")[2].lower() for image in images]
+    for image_list in _image_lists(manifest.get("spec"), f"{prefix}image-list"):
+        if "{{" in image_list:
+            return True
+        if any(name in image_list.lower() for name in short_names):
+            return True
+    return False
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """Yield the key's values at any depth, and each string that contains the key, such as a
+    """Yield the values of a key at any depth, and each string that contains the key, such as a
     `templatePatch`.
+
+    At most `_MOST` values are searched.
     """
     waiting = [value]
     for _ in range(_MOST):
@@ -319,27 +329,28 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application, with unknown strings in place of its placeholders, or
-    None if it has no usable `image-list`.
+    """Return the template as an Application, with "x" in place of its placeholders, or None if it
+    has no usable `image-list`.
 
     A value with a placeholder could be anything, so it is omitted, except for `image-list`, whose
     aliases are known.
     """
     metadata = manifest.get("metadata")
-    template = mapping(mapping(manifest.get("spec")).get("template"))
-    annotations = mapping(mapping(template.get("metadata")).get("annotations"))
+    template = mapping(manifest, "spec", "template")
+    annotations = mapping(template, "metadata", "annotations")
     image_list_key = f"{prefix}image-list"
     image_list = annotations.get(image_list_key)
     if not isinstance(metadata, dict) or not isinstance(image_list, str):
         return None
     if _CONTROL_TAG.search(image_list):
         return None
-    known = {}
+
+    known_annotations = {}
     for key, value in annotations.items():
         if key == image_list_key:
-            known[_TAG.sub("x", key)] = _TAG.sub("x", image_list)
+            known_annotations[_TAG.sub("x", key)] = _TAG.sub("x", image_list)
         elif isinstance(value, str) and "{{" not in value:
-            known[_TAG.sub("x", key)] = value
+            known_annotations[_TAG.sub("x", key)] = value
     spec = mapping(template.get("spec"))
     sources = {key: _with_dummies(spec[key]) for key in ("source", "sources") if spec.get(key)}
     return {
@@ -348,7 +359,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
         "metadata": {
             "name": metadata.get("name"),
             "namespace": metadata.get("namespace"),
-            "annotations": known,
+            "annotations": known_annotations,
         },
         # the source may be in the generators' templates
         "spec": sources or {"source": {"repoURL": "x", "path": "x"}},
@@ -356,7 +367,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
 
 
 def _with_dummies(value: Any, depth: int = 0) -> Any:
-    """Return the data with a dummy string in place of each placeholder, and null in place of all
+    """Return the data with "x" in place of each placeholder in a string, and None in place of all
     other scalars and of values that are nested too deeply.
     """
     if isinstance(value, str):

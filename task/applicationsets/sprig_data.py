@@ -39,9 +39,9 @@ def _as_integer(value: Any) -> int:
         return int(value) if math.isfinite(value) else 0
     try:
         return int(str(value)[:32], 0)  # a prefix such as 0x determines the base
-    except ValueError:
-        has_leading_zeros = isinstance(value, str) and value.isdecimal() and len(value) < 20
-        return int(value) if has_leading_zeros else 0
+    except ValueError:  # also for a decimal number with leading zeros
+        is_decimal = isinstance(value, str) and value.isdecimal() and len(value) < 20
+        return int(value) if is_decimal else 0
 
 
 def _as_float(value: Any) -> float:
@@ -75,14 +75,17 @@ def _multiplied(*values: Any) -> int:
 
 
 def _until(start: int, stop: int, step: int) -> list[int]:
+    """Run `untilStep`: return the numbers from `start` up to, but not including, `stop`."""
     numbers = range(start, stop, step) if step else range(0)
     if len(numbers) > MOST_ITEMS:
         raise FailedTemplate(f"a list of more than {MOST_ITEMS} numbers")
     return list(numbers)
 
 
-def _default(fallback: Any, *given: Any) -> Any:
-    return given[0] if given and truth(given[0]) else fallback
+def _default(fallback: Any, *values: Any) -> Any:
+    """Run `default`: return the value, or the fallback if it is missing or empty."""
+    value = values[0] if values else None
+    return value if truth(value) else fallback
 
 
 def _ternary(yes: Any, no: Any, condition: Any) -> Any:
@@ -104,8 +107,9 @@ def _dict(*pairs: Any) -> AnyMap:
 def _set(given: Any, key: Any, value: Any) -> GoMap:
     if given is None:
         raise FailedTemplate("assignment to entry in nil map")
-    mapping(given)[text(key)] = value
-    return mapping(given)
+    target = mapping(given)
+    target[text(key)] = value
+    return target
 
 
 def _unset(given: Any, key: Any) -> GoMap:
@@ -115,7 +119,9 @@ def _unset(given: Any, key: Any) -> GoMap:
 
 
 def _dig(*arguments: Any) -> Any:
-    """Run `dig key … fallback map`: look up a value in nested maps."""
+    """Run `dig key … fallback map`: look up a value in nested maps. If a key is missing, return the
+    fallback.
+    """
     *keys, fallback, value = arguments
     for key in keys:
         if not isinstance(value, AnyMap):
@@ -129,22 +135,26 @@ def _dig(*arguments: Any) -> Any:
     return value
 
 
-def _merge_into(onto: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
-    """Run `merge` or `mergeOverwrite`, which change and return the first map."""
+def _merge_into(target: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
+    """Run `merge` or, with `overwrite`, `mergeOverwrite`, which change and return the first map."""
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
-    target = mapping(onto)
+    result = mapping(target)
     for other in others:
         for key, value in mapping(other).items():
-            if isinstance(value, GoMap) and isinstance(target.get(key), GoMap):
-                _merge_into(target[key], value, overwrite=overwrite, depth=depth + 1)
-            elif overwrite or not truth(target.get(key)):
-                target[key] = value
-    return target
+            current = result.get(key)
+            if isinstance(value, GoMap) and isinstance(current, GoMap):
+                _merge_into(current, value, overwrite=overwrite, depth=depth + 1)
+            elif overwrite or not truth(current):
+                result[key] = value
+    return result
 
 
 def _deep_copy(value: Any) -> Any:
-    """Run `deepCopy`. The size is limited, because a map may contain another map several times."""
+    """Run `deepCopy`: return a copy of a value, with copies of all maps and lists in it.
+
+    The size is limited, because a map may contain another map several times.
+    """
     if value is None:
         raise FailedTemplate("reflect: call of reflect.Value.Type on zero Value")
     remaining_values = LONGEST_TEXT
@@ -222,7 +232,8 @@ def _plain_json(value: Any) -> Any:
 
     def converted(original: Any, depth: int) -> Any:
         nonlocal remaining_characters
-        remaining_characters -= len(original) + 2 if isinstance(original, str) else 2
+        size = len(original) if isinstance(original, str) else 0
+        remaining_characters -= size + 2
         if remaining_characters < 0 or depth > DEEPEST:
             raise FailedTemplate("the value is too large")
         if isinstance(original, Mapping):
@@ -240,10 +251,10 @@ def _plain_json(value: Any) -> Any:
     return converted(value, 0)
 
 
-def _json_text(value: Any, end: str) -> str:
+def _json_text(value: Any, line_start: str) -> str:
     """Return plain data as JSON, formatted as in Go.
 
-    `end` is "" or the line ending of indented JSON.
+    `line_start` is "", or for indented JSON a line break and the current indentation.
     """
     if isinstance(value, float):
         # Go uses an exponent only outside this range, and writes e-7 instead of e-07.
@@ -252,17 +263,18 @@ def _json_text(value: Any, end: str) -> str:
         return repr(value).replace("e-0", "e-")
     if not value or not isinstance(value, dict | list):
         return json.dumps(value, ensure_ascii=False)
-    start_of_item = f"{end}  " if end else ""
-    separator = f",{start_of_item}"
+
+    item_start = f"{line_start}  " if line_start else ""
+    separator = f",{item_start}"
     if isinstance(value, list):
-        members = separator.join(_json_text(item, start_of_item) for item in value)
-        return f"[{start_of_item}{members}{end}]"
-    colon = ": " if end else ":"
-    pairs = separator.join(
-        f"{json.dumps(key, ensure_ascii=False)}{colon}{_json_text(member, start_of_item)}"
-        for key, member in sorted(value.items())
-    )
-    return f"{{{start_of_item}{pairs}{end}}}"
+        items_text = separator.join(_json_text(item, item_start) for item in value)
+        return f"[{item_start}{items_text}{line_start}]"
+    colon = ": " if line_start else ":"
+    pairs = []
+    for key, item in sorted(value.items()):
+        key_text = json.dumps(key, ensure_ascii=False)
+        pairs.append(f"{key_text}{colon}{_json_text(item, item_start)}")
+    return f"{{{item_start}{separator.join(pairs)}{line_start}}}"
 
 
 def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
@@ -270,17 +282,18 @@ def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: boo
 
     The variants without `must` return "" for a value that JSON cannot represent.
     """
+    line_start = "\n" if pretty else ""
     try:
-        written = _json_text(_plain_json(value), "\n" if pretty else "")
+        result = _json_text(_plain_json(value), line_start)
     except NotJson:
         if must:
             raise
         return ""
     if escape:
         for sign in "<>&\u2028\u2029":
-            written = written.replace(sign, f"\\u{ord(sign):04x}")
-    bounded(len(written))
-    return written
+            result = result.replace(sign, f"\\u{ord(sign):04x}")
+    bounded(len(result))
+    return result
 
 
 def _from_json(value: Any) -> Any:
@@ -305,39 +318,46 @@ def _from_yaml(kind: type, name: str, value: Any) -> Any:
 
 
 def _go_kind(value: Any) -> str:
-    return {"nil": "invalid", "list": "slice"}.get(named(value), named(value))
+    """Return the name of a value's kind in Go's `reflect`."""
+    kinds = {"nil": "invalid", "list": "slice"}
+    return kinds.get(named(value), named(value))
 
 
 def _type(value: Any) -> str:
-    names = {
+    """Return the name of a value's type in Go."""
+    types = {
         "nil": "<nil>",
         "list": "[]interface {}",
         "map": "map[string]interface {}",
     }
-    return names.get(named(value), named(value))
+    return types.get(named(value), named(value))
 
 
-def _round(value: Any, places: Any, at: Any = 0.5) -> float:
-    """Round to decimal places; up if the rest is at least `at`."""
+def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
+    """Run `round`: round to decimal places, up if the fraction is at least the threshold."""
     scale = 10.0 ** max(min(number(places), 15), -15)
     scaled = _as_float(value) * scale
     fraction = scaled - math.floor(scaled)
-    rounded = math.ceil(scaled) if fraction >= _as_float(at) else math.floor(scaled)
+    rounds_up = fraction >= _as_float(threshold)
+    rounded = math.ceil(scaled) if rounds_up else math.floor(scaled)
     return rounded / scale
 
 
 def _seq(*bounds: Any) -> str:
+    """Run `seq [first [step]] last`: return the numbers, separated by spaces.
+
+    The last number is included.
+    """
     numbers = [number(bound) for bound in bounds]
     if not 1 <= len(numbers) <= 3:
         return ""
-    # sprig: seq [first [step]] last
     first = numbers[0] if len(numbers) > 1 else 1
     last = numbers[-1]
     step = 1 if last >= first else -1
     if len(numbers) == 3:
         step = numbers[1]
-    end = last + 1 if step > 0 else last - 1
-    return joined(map(str, _until(first, end, step)), " ")
+    stop = last + 1 if step > 0 else last - 1
+    return joined(map(str, _until(first, stop, step)), " ")
 
 
 def _pluck(key: Any, *given: Any) -> list[Any]:

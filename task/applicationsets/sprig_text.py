@@ -76,25 +76,27 @@ def normalize(value: Any) -> str:
 def slugify(*arguments: Any) -> str:
     """Run `slugify [length] [whole words] text`: turn the string into a name without dots.
 
-    Without arguments, return "".
+    Without arguments, return "". A length of 0 or less is no limit.
     """
     if not arguments:
         return ""
-    *given, value = arguments
-    if len(given) > 2:
+    *options, value = arguments
+    if len(options) > 2:
         raise FailedTemplate("too many arguments")
-    longest = number(given[0]) if given else _LONGEST_SLUG
-    whole_words = boolean(given[1]) if len(given) > 1 else True
-    cuts_words = not whole_words
-    letters = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore")
-    plain = letters.decode().lower().strip()
-    without_quotes = plain.replace("'", "").replace('"', "")
+    longest = number(options[0]) if options else _LONGEST_SLUG
+    whole_words = boolean(options[1]) if len(options) > 1 else True
+
+    ascii_letters = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore")
+    lowercase = ascii_letters.decode().lower().strip()
+    without_quotes = lowercase.replace("'", "").replace('"', "")
     slug = without_quotes.replace("&", "and").replace("@", "at")
-    if cuts_words and longest > 0:
+    if longest > 0 and not whole_words:
         slug = slug[:longest]
     slug = re.sub(r"[^a-z0-9-]", "-", slug)
     slug = re.sub(r"-{2,}", "-", slug).strip("-_")
-    if cuts_words or longest <= 0 or len(slug) <= longest:
+
+    is_too_long = whole_words and 0 < longest < len(slug)
+    if not is_too_long:
         return slug
     end_of_word = slug.rfind("-", 0, longest + 1)
     return slug[:end_of_word] if end_of_word >= 0 else slug[:longest]
@@ -116,74 +118,81 @@ def _substr(start: Any, end: Any, value: Any) -> str:
     string.
     """
     raw = go_bytes(text(value))
-    first = number(start)
-    last = number(end)
-    if first < 0:
-        return go_text(raw[: max(last, 0)])
-    if last < 0 or last > len(raw):
-        return go_text(raw[first:])
-    return go_text(raw[first:last])
+    start_position = number(start)
+    end_position = number(end)
+    if start_position < 0:
+        return go_text(raw[: max(end_position, 0)])
+    if end_position < 0 or end_position > len(raw):
+        return go_text(raw[start_position:])
+    return go_text(raw[start_position:end_position])
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
-    """Run `abbrev` and `abbrevboth`, which count bytes.
+    """Run `abbrev` and `abbrevboth`, which shorten a string to `width` bytes, with dots in place of
+    the removed parts.
 
-    `left` is where the kept part starts.
+    The kept part begins at `left`, or earlier if the string is too short.
     """
     raw = go_bytes(text(value))
     size = number(width)
-    smallest = 7 if left > 0 else 4  # one byte, and the dots on both sides or at the end
-    if size < smallest or len(raw) <= size:
+    smallest_size = 7 if left > 0 else 4  # one byte, and the dots on both sides or at the end
+    if size < smallest_size or len(raw) <= size:
         return value  # type: ignore[no-any-return]
     size_without_dots = size - len("...")
-    left = min(left, len(raw) - size_without_dots)
-    if left <= 4:
+    start = min(left, len(raw) - size_without_dots)
+    if start <= 4:
         return go_text(raw[:size_without_dots] + b"...")
-    if left + size_without_dots < len(raw):
-        return "..." + _abbrev(0, size_without_dots, go_text(raw[left:]))
+    if start + size_without_dots < len(raw):
+        return "..." + _abbrev(0, size_without_dots, go_text(raw[start:]))
     return go_text(b"..." + raw[-size_without_dots:])
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
-    """Run `wrap` and `wrapWith`, which count bytes. With `cut`, words that are too long are cut."""
+    """Run `wrap` and `wrapWith`, which break lines at spaces and count bytes.
+
+    `end` is the line ending. With `cut`, words that are too long are cut.
+    """
     raw = go_bytes(text(value))
     longest = max(number(width), 1)
-    at = 0  # start of the next line
+    start = 0  # of the next line
     lines: list[bytes] = []
-    while len(raw) - at > longest:
-        if raw[at] == ord(" "):
-            at += 1
+    while len(raw) - start > longest:
+        if raw[start] == ord(" "):
+            start += 1
             continue
-        space = raw.rfind(b" ", at, at + longest + 1)
-        if space < 0 and cut:
-            lines.append(raw[at : at + longest])
-            at += longest
-            continue
-        if space < 0:  # the word is too long, and ends at the next space
-            space = raw.find(b" ", at + longest)
-        if space < 0:
-            break
-        lines.append(raw[at:space])
-        at = space + 1
-    return joined(map(go_text, [*lines, raw[at:]]), text(end) or "\n")
+        last_space = raw.rfind(b" ", start, start + longest + 1)
+        if last_space >= 0:
+            lines.append(raw[start:last_space])
+            start = last_space + 1
+        elif cut:
+            lines.append(raw[start : start + longest])
+            start += longest
+        else:  # the word is too long, and ends at the next space
+            next_space = raw.find(b" ", start + longest)
+            if next_space < 0:
+                break
+            lines.append(raw[start:next_space])
+            start = next_space + 1
+    last_line = raw[start:]
+    return joined(map(go_text, [*lines, last_line]), text(end) or "\n")
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: format whole seconds as Go does. A string that is not a number counts as
-    0.
+    """Run `duration`: format whole seconds as Go does, such as `1h2m3s`. A string that is not a
+    number counts as 0.
     """
     is_number = named(value) == "int" or (isinstance(value, str) and _SECONDS.fullmatch(value))
-    seconds = int(value) if is_number else 0
-    if abs(seconds) > _LONGEST_DURATION:
+    total = int(value) if is_number else 0
+    if abs(total) > _LONGEST_DURATION:
         raise FailedTemplate("a duration of more than 292 years")
-    minutes, rest = divmod(abs(seconds), 60)
+    minutes, seconds = divmod(abs(total), 60)
     hours, minutes = divmod(minutes, 60)
-    shown = f"{rest}s"
+    duration = f"{seconds}s"
     if minutes or hours:
-        shown = f"{minutes}m{shown}"
+        duration = f"{minutes}m{duration}"
     if hours:
-        shown = f"{hours}h{shown}"
-    return f"-{shown}" if seconds < 0 else shown
+        duration = f"{hours}h{duration}"
+    return f"-{duration}" if total < 0 else duration
 
 
 def _to_decimal(value: Any) -> int:
@@ -213,12 +222,12 @@ def _indent(width: Any, value: Any) -> str:
     return " " * pad + value.replace("\n", "\n" + " " * pad)  # type: ignore[no-any-return]
 
 
-def _parted(value: Any, mark: str) -> str:
-    """Split words where the case changes, and at spaces, `_`, and `-`,
-    but not at dots (huandu/xstrings).
+def _parted(value: Any, separator: str) -> str:
+    """Run `kebabcase` or `snakecase`: separate words where the case changes, and at spaces, `_`,
+    and `-`, but not at dots (huandu/xstrings).
     """
-    split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", mark, text(value))
-    return re.sub(r"[\s_-]+", mark, split_at_case).lower()
+    split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", separator, text(value))
+    return re.sub(r"[\s_-]+", separator, split_at_case).lower()
 
 
 def _camel(value: Any) -> str:
@@ -234,19 +243,23 @@ def _title(value: Any) -> str:
     return re.sub(r"(?<![\w'])\w", lambda match: match.group().upper(), text(value))
 
 
-def _join(between: Any, values: Any) -> str:
-    listed = values if isinstance(values, list | tuple) else [values]
-    return joined((shown(item) for item in listed if item is not None), text(between))
+def _join(separator: Any, values: Any) -> str:
+    """Run `join`. A value that is not a list is treated as a one-item list."""
+    items = values if isinstance(values, list | tuple) else [values]
+    return joined((shown(item) for item in items if item is not None), text(separator))
 
 
-def _split_at(mark: Any, value: Any, most: int = -1) -> list[str]:
-    if not text(mark):
+def _split_at(separator: Any, value: Any, most: int = -1) -> list[str]:
+    """Run `splitList`: split at most `most` times. Without a separator, split into characters."""
+    if not text(separator):
         return list(text(value))
-    return text(value).split(text(mark), most)
+    return text(value).split(text(separator), most)
 
 
-def _split_map(mark: Any, value: Any, most: int = -1) -> Mapping[str, str]:
-    return GoMap({f"_{at}": part for at, part in enumerate(_split_at(mark, value, most))})
+def _split_map(separator: Any, value: Any, most: int = -1) -> Mapping[str, str]:
+    """Run `split`: return a map with the keys `_0`, `_1`, and so on."""
+    parts = _split_at(separator, value, most)
+    return GoMap({f"_{number}": part for number, part in enumerate(parts)})
 
 
 def _quote(*values: Any) -> str:
@@ -281,8 +294,8 @@ def _regex(pattern: str) -> Any:
 
 
 def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
-    found = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
-    return found if number(most) < 0 else found[:most]
+    matches = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
+    return matches if number(most) < 0 else matches[:most]
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
@@ -292,51 +305,57 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     replaced_size = 0
     for match in _regex(text(pattern)).finditer(text(value)):
         replacement = text(new) if literal else _expanded(text(new), match)
-        parts += [value[end : match.start()], replacement]
+        parts.append(value[end : match.start()])
+        parts.append(replacement)
         replaced_size += len(replacement)
         bounded(replaced_size)
         end = match.end()
-    return joined([*parts, value[end:]])
+    parts.append(value[end:])
+    return joined(parts)
 
 
 def _expanded(template: str, match: Any) -> str:
-    """Expand `$1`, `${1}`, and `${name}` in a replacement. An unknown group expands to an empty
-    string.
+    """Expand `$1`, `${1}`, and `${name}` in a replacement to the groups of a match. `$$` expands to
+    `$`, and an unknown group to an empty string.
     """
 
-    def group(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
+    def expanded_reference(reference: re.Match[str]) -> str:
+        in_braces, bare = reference.groups()
+        name = in_braces or bare
         if not name:
             return "$"
+        group = int(name) if name.isdecimal() else name
         try:
-            return match.group(int(name) if name.isdecimal() else name) or ""
+            return match.group(group) or ""
         except (IndexError, KeyError):
             return ""
 
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+)|\$)", group, template)
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+)|\$)", expanded_reference, template)
 
 
 def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
     """Run `regexSplit`. `most` is the maximum number of parts; a negative number is no limit."""
     parts: list[str] = []
     end = 0  # of the last separator
-    for match in _regex(text(pattern)).finditer(text(value)):
-        if match.end() == 0:
+    for separator in _regex(text(pattern)).finditer(text(value)):
+        if separator.end() == 0:  # an empty match at the start
             continue
         limit = number(most)
         if limit >= 0 and len(parts) >= limit - 1:
             break
-        parts.append(value[end : match.start()])
-        end = match.end()
+        parts.append(value[end : separator.start()])
+        end = separator.end()
     return [*parts, value[end:]]
 
 
-def _found(pattern: Any, value: Any) -> str:
+def _regex_find(pattern: Any, value: Any) -> str:
+    """Run `regexFind`: return the first match, or ""."""
     match = _regex(text(pattern)).search(text(value))
     return str(match.group()) if match else ""
 
 
 def _semver(value: Any) -> Printable:
+    """Run `semver`: parse a version. The result has its parts as fields."""
     version = parse_version(value) if isinstance(value, str) else None
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
@@ -344,19 +363,18 @@ def _semver(value: Any) -> Printable:
         "Major": version.major,
         "Minor": version.minor,
         "Patch": version.patch,
+        "Prerelease": version.prerelease or "",
+        "Metadata": version.build or "",
     }
-    return Printable(
-        str(version),
-        fields | {"Prerelease": version.prerelease or "", "Metadata": version.build or ""},
-    )
+    return Printable(str(version), fields)
 
 
 def _semver_compare(constraint: Any, value: Any) -> bool:
     version = parse_version(text(value))
-    wanted = parse_range(text(constraint))
+    version_range = parse_range(text(constraint))
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
-    return wanted.admits(version)
+    return version_range.admits(version)
 
 
 def _extension(value: Any) -> str:
@@ -365,37 +383,36 @@ def _extension(value: Any) -> str:
 
 
 def url_parse(value: Any) -> AnyMap:
-    """Run `urlParse`."""
-    whole, _, fragment = text(value).partition("#")
-    if _CONTROL.search(whole):
-        raise _bad("invalid control character in URL")
-    if whole.startswith(":"):
-        raise _bad("missing protocol scheme")
-    match = _SCHEME.match(whole)
-    scheme = match[1].lower() if match else ""
-    after_scheme = whole[match.end() :] if match else whole
+    """Run `urlParse`: split a URL into its parts, as Go's `url.Parse` does."""
+    before_fragment, _, fragment = text(value).partition("#")
+    if _CONTROL.search(before_fragment):
+        raise _bad_url("invalid control character in URL")
+    if before_fragment.startswith(":"):
+        raise _bad_url("missing protocol scheme")
+    match = _SCHEME.match(before_fragment)
+    scheme = match.group(1).lower() if match else ""
+    after_scheme = before_fragment[match.end() :] if match else before_fragment
     path, _, query = after_scheme.partition("?")
-    user = host = opaque = ""
-    if scheme and not path.startswith("/"):
-        opaque = path
-        path = ""
-    elif not path.startswith("/") and ":" in path.partition("/")[0]:
-        raise _bad("first path segment in URL cannot contain colon")
-    elif path.startswith("//") and (scheme or not path.startswith("///")):
-        authority, slash, rest = path.removeprefix("//").partition("/")
+
+    user = ""
+    host = ""
+    opaque = ""
+    has_authority = path.startswith("//") and (scheme or not path.startswith("///"))
+    if has_authority:
+        authority, slash, after_slash = path.removeprefix("//").partition("/")
         encoded_user, _, encoded_host = authority.rpartition("@")
         host = _host_with_port(scheme, encoded_host)
-        path = slash + rest
+        path = slash + after_slash
         user = _userinfo(encoded_user)
-    colon = host.rfind(":")
-    has_port = colon >= 0 and _PORT.fullmatch(host[colon:])
-    hostname = host[:colon] if has_port else host
-    if hostname.startswith("[") and hostname.endswith("]"):  # an IPv6 address
-        hostname = hostname[1:-1]
+    elif scheme and not path.startswith("/"):  # such as mailto:person@example.com
+        opaque = path
+        path = ""
+    elif _begins_like_scheme(path):
+        raise _bad_url("first path segment in URL cannot contain colon")
     return AnyMap(
         scheme=scheme,
         host=host,
-        hostname=hostname,
+        hostname=_hostname(host),
         path=_unescaped(path),
         query=query,
         opaque=opaque,
@@ -404,44 +421,61 @@ def url_parse(value: Any) -> AnyMap:
     )
 
 
-def url_join(given: Any) -> str:
-    """Run `urlJoin`."""
-    parts = {
-        key: _url_part(mapping(given), key)
+def _begins_like_scheme(path: str) -> bool:
+    """Return whether a path would be read as a URL with a scheme: `a:b/c`."""
+    first_part, _, _ = path.partition("/")
+    return ":" in first_part
+
+
+def _hostname(host: str) -> str:
+    """Return a host without its port, and an IPv6 address without its brackets."""
+    colon = host.rfind(":")
+    has_port = colon >= 0 and _PORT.fullmatch(host[colon:])
+    hostname = host[:colon] if has_port else host
+    if hostname.startswith("[") and hostname.endswith("]"):
+        return hostname[1:-1]
+    return hostname
+
+
+def url_join(parts: Any) -> str:
+    """Run `urlJoin`: build a URL from its parts, as Go's `URL.String` does."""
+    scheme, host, path, query, opaque, fragment = (
+        _url_part(mapping(parts), key)
         for key in ("scheme", "host", "path", "query", "opaque", "fragment")
-    }
-    user = _userinfo(_url_part(mapping(given), "userinfo"))
-    url = f"{parts['scheme']}:" if parts["scheme"] else ""
-    url += parts["opaque"] or _place(parts, user)
-    if parts["query"]:
-        url += f"?{parts['query']}"
-    if parts["fragment"]:
-        url += f"#{_percent_escaped(parts['fragment'], _IN_FRAGMENT)}"
+    )
+    user = _userinfo(_url_part(mapping(parts), "userinfo"))
+    url = f"{scheme}:" if scheme else ""
+    url += opaque or _authority_and_path(scheme, user, host, path)
+    if query:
+        url += f"?{query}"
+    if fragment:
+        url += f"#{_percent_escaped(fragment, _IN_FRAGMENT)}"
     return url
 
 
-def _place(parts: Mapping[str, str], user: str) -> str:
-    """Return a URL's authority and path, formatted as in Go's `URL.String`."""
-    host = parts["host"]
-    path = parts["path"] if parts["path"] == "*" else _percent_escaped(parts["path"], _IN_PATH)
+def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
+    """Return the part of a URL between the scheme and the query."""
+    if path != "*":
+        path = _percent_escaped(path, _IN_PATH)
     authority = ""
-    if host or user or (parts["scheme"] and path):
+    if host or user or (scheme and path):
         user_prefix = f"{user}@" if user else ""
         authority = f"//{user_prefix}{_percent_escaped(host, _IN_HOST)}"
     if host and path and not path.startswith("/"):
         path = f"/{path}"
-    if not parts["scheme"] and not authority and ":" in path.partition("/")[0]:
-        path = f"./{path}"  # otherwise, its first part would be read as a scheme
+    if not scheme and not authority and _begins_like_scheme(path):
+        path = f"./{path}"
     return authority + path
 
 
-def _bad(why: str) -> FailedTemplate:
+def _bad_url(why: str) -> FailedTemplate:
+    """Return the error for a string that is not a URL."""
     return FailedTemplate(f"unable to parse url: {why}")
 
 
-def _url_part(given: AnyMap, key: str) -> str:
+def _url_part(parts: AnyMap, key: str) -> str:
     """Return a part of the URL, or "" if it is missing. Raises FailedTemplate."""
-    value = given.get(key, "")
+    value = parts.get(key, "")
     if not isinstance(value, str):
         raise FailedTemplate(
             f"unable to parse {key} key, must be of type string, but {named(value)} found"
@@ -452,7 +486,7 @@ def _url_part(given: AnyMap, key: str) -> str:
 def _unescaped(value: str) -> str:
     invalid = _ESCAPE.search(value)
     if invalid:
-        raise _bad(f'invalid URL escape "{invalid[0]}"')
+        raise _bad_url(f'invalid URL escape "{invalid.group()}"')
     return go_text(unquote_to_bytes(go_bytes(value)))
 
 
@@ -463,18 +497,17 @@ def _percent_escaped(value: str, safe: str) -> str:
 def _userinfo(value: str) -> str:
     """Return `user[:password]`, escaped as Go does."""
     if not _USER.fullmatch(value):
-        raise _bad("net/url: invalid userinfo")
+        raise _bad_url("net/url: invalid userinfo")
     name, colon, password = value.partition(":")
-    return (
-        _percent_escaped(_unescaped(name), _IN_USER)
-        + colon
-        + _percent_escaped(_unescaped(password), _IN_USER)
-    )
+    escaped_name = _percent_escaped(_unescaped(name), _IN_USER)
+    escaped_password = _percent_escaped(_unescaped(password), _IN_USER)
+    return escaped_name + colon + escaped_password
 
 
 def _host_with_port(scheme: str, host: str) -> str:
-    """Return the unescaped host with its port."""
-    if "[" in host:  # an IPv6 address
+    """Return the unescaped host with its port. Raises FailedTemplate if one of them is invalid."""
+    is_ipv6 = "[" in host
+    if is_ipv6:
         port_start = host.rfind("]") + 1
     elif scheme in ("http", "https"):
         port_start = host.find(":")
@@ -482,17 +515,18 @@ def _host_with_port(scheme: str, host: str) -> str:
         port_start = host.rfind(":")
     port = host[port_start:] if port_start >= 0 else ""
     if not _PORT.fullmatch(port):
-        raise _bad(f'invalid port "{port}" after host')
+        raise _bad_url(f'invalid port "{port}" after host')
     invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)
     if invalid:
-        raise _bad(f'invalid character "{invalid[0]}" in host name')
-    plain = _unescaped(host)
-    if "[" in host:
+        raise _bad_url(f'invalid character "{invalid.group()}" in host name')
+    plain_host = _unescaped(host)
+    if is_ipv6:
+        address = plain_host.partition("]")[0].removeprefix("[")
         try:
-            IPv6Address(plain.partition("]")[0].removeprefix("["))
+            IPv6Address(address)
         except AddressValueError:
-            raise _bad("invalid host") from None
-    return plain
+            raise _bad_url("invalid host") from None
+    return plain_host
 
 
 TEXT_FUNCTIONS: dict[str, Builtin] = {
@@ -572,7 +606,7 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
         2,
         2,
     ),
-    "regexFind": Builtin(_found, 2, 2),
+    "regexFind": Builtin(_regex_find, 2, 2),
     "regexFindAll": Builtin(_find_all, 3, 3),
     "regexReplaceAll": Builtin(_replace_all, 3, 3),
     "regexReplaceAllLiteral": Builtin(lambda *given: _replace_all(*given, literal=True), 3, 3),

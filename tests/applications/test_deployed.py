@@ -105,7 +105,7 @@ def test_helm_options_become_release_arguments() -> None:
             ("--set-string", "number", "1"),
         ),
     )
-    assert not found.strange
+    assert not found.unsupported
     (found,) = of(
         {"repoURL": REPO, "path": "x", "helm": {"values": "a: b"}},
         destination={"namespace": "team"},
@@ -114,7 +114,7 @@ def test_helm_options_become_release_arguments() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "strange"),
+    ("source", "unsupported"),
     [
         ({"helm": {"valueFiles": ["$values/x.yaml"]}}, "helm.valueFiles '$values/x.yaml'"),
         ({"helm": {"valueFiles": ["https://h/x.yaml"]}}, "helm.valueFiles 'https://h/x.yaml'"),
@@ -123,5 +123,5 @@ def test_helm_options_become_release_arguments() -> None:
         ({"kustomize": {"version": "v5"}}, ""),
     ],
 )
-def test_unsupported_source_options_are_named(source: dict[str, Any], strange: str) -> None:
-    assert one(**source).strange == strange
+def test_unsupported_source_options_are_named(source: dict[str, Any], unsupported: str) -> None:
+    assert one(**source).unsupported == unsupported
