@@ -20,13 +20,17 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push."""
+    """Yield the image that was pushed.
+
+    Its time is unknown: "2016-07-17 09:40:56" is in the region's time zone, which the event does
+    not include.
+    """
     repository = mapping(document, "repository")
     push = mapping(document, "push_data")
     name = text(repository, "repo_full_name")
-    name = name or f"{text(repository, 'namespace')}/{text(repository, 'name')}"
+    if not name:
+        name = f"{text(repository, 'namespace')}/{text(repository, 'name')}"
     place = Named(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
-    # "2016-07-17 09:40:56" is in the region's time zone, which the event does not include.
     yield pushed(
         place,
         text(push, "tag"),

@@ -22,16 +22,17 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event."""
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image."""
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
     kind = text(document, "event_type")
-    if (domain, kind) != ("docker", "pushed"):
+    if domain != "docker" or kind != "pushed":
         yield PassedOver(f"it is {domain} {kind}")
         return
-    image = text(data, "image_name")
+    image_name = text(data, "image_name")
     checksum = text(data, "sha256")
-    host = text(document, "jpd_origin").partition("://")[2].partition("/")[0]
-    place = Named(host, f"{text(data, 'repo_key')}/{image}", short=image)
     digest = f"sha256:{checksum}" if checksum else ""
+    _, _, after_scheme = text(document, "jpd_origin").partition("://")
+    host, _, _ = after_scheme.partition("/")
+    place = Named(host, f"{text(data, 'repo_key')}/{image_name}", short=image_name)
     yield pushed(place, text(data, "tag"), digest, registry=registry)

@@ -33,20 +33,20 @@ def read(document: Document, registry: str) -> Iterator[Found]:
 
 
 def of_notification(event: Document, registry: str) -> Found:
-    """Return a notification's event."""
+    """Return a notification's event: the image that was pushed, or why it is not a push of an
+    image.
+    """
     action = text(event, "action")
-    target = mapping(event, "target")
     if action != "push":
         return PassedOver(f"its action is {action!r}")
-    kind = text(target, "mediaType")
-    if kind and kind not in MANIFESTS:
+    target = mapping(event, "target")
+    media_type = text(target, "mediaType")
+    if media_type and media_type not in MANIFESTS:
         return PassedOver("it is a blob or another artifact")
-    place = Named(text(event, "request", "host"), text(target, "repository"))
-    time = event.get("timestamp")
     return pushed(
-        place,
+        Named(text(event, "request", "host"), text(target, "repository")),
         text(target, "tag"),
         text(target, "digest"),
-        time,
-        registry,
+        at=event.get("timestamp"),
+        registry=registry,
     )

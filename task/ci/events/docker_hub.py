@@ -18,7 +18,7 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push. It has no digest, because the webhook does not include one."""
+    """Yield the image that was pushed, without a digest, because the webhook does not have one."""
     place = Named("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(

@@ -75,27 +75,31 @@ def pushed(
     at: object = None,
     registry: str = "",
 ) -> Found:
-    """Return the event for a push.
+    """Return the event for a push of an image to a registry, or `PassedOver` if it is not a push
+    of a tagged image.
 
-    `registry` is the registry's name as set by the user, or "".
-
-    Raises `Malformed` if the image is invalid.
+    `at` is the event's time in any form, and `registry` is the registry's name as set by the user,
+    or "". Raises `Malformed` if the image is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
         return PassedOver("it is a signature, an attestation, or an SBOM")
-    without_scheme = place.host.partition("://")[2] or place.host
-    host = registry or without_scheme.strip("/")
+    repository = place.repository
+    if registry:
+        host = registry
+        repository = place.short or repository
+    else:
+        _, _, after_scheme = place.host.partition("://")
+        host = (after_scheme or place.host).strip("/")
     if not host:
         hint = "set its images' registry: --images-registry HOST[:PORT][/PATH]"
         raise Malformed("it does not include the registry", hint)
-    repository = place.short if registry and place.short else place.repository
     image = parse_image(f"{host}/{repository}:{tag}")
     if digest and not is_digest(digest):
         raise Malformed(
             "its digest is not valid",
-            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
+            "use sha256: followed by 64 hex digits, or sha512: followed by 128",
         )
     return Event(replace(image, digest=digest), at=time_of(at))
 
@@ -112,6 +116,7 @@ def time_of(value: object) -> str:
     try:
         if isinstance(value, str):
             return utc(value)
+        # a bool is an int in Python
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return of_unix(value)
     except Malformed:

@@ -19,7 +19,10 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event. A digest appears only as the version of an untagged manifest."""
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image.
+
+    A digest appears only as the version of an untagged manifest.
+    """
     package = mapping(document, "package")
     action = text(document, "action")
     kind = text(package, "type")
@@ -28,7 +31,8 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     elif kind != "container":
         yield PassedOver(f"it is a package of type {kind!r}")
     else:
-        host = text(package, "html_url").partition("://")[2].partition("/")[0]
+        _, _, after_scheme = text(package, "html_url").partition("://")
+        host, _, _ = after_scheme.partition("/")
         owner = text(package, "owner", "login") or text(package, "owner", "username")
         place = Named(host, f"{owner}/{text(package, 'name')}".lower())
         time = package.get("created_at")

@@ -22,12 +22,14 @@ def known(document: Document) -> bool:
 
 
 def _is_envelope(document: Document) -> bool:
+    """Return whether this is the envelope in which Pub/Sub sends a message."""
     # Messages from `gcloud pubsub subscriptions pull` have the acknowledgment ID instead.
-    has_sender = bool({"subscription", "ackId"} & set(document))
+    has_sender = "subscription" in document or "ackId" in document
     return has_sender and isinstance(document.get("message"), dict)
 
 
 def _is_notification(document: Document) -> bool:
+    """Return whether this is a notification from Artifact Registry."""
     has_image = "digest" in document or "tag" in document
     return text(document, "action") in _ACTIONS and has_image and "target" not in document
 
@@ -43,17 +45,18 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     except ValueError:  # base64 also raises this for text that is not ASCII
         raise Malformed("its message data is not valid base64", "send it unchanged") from None
     try:
-        inner = parsed_json(data)
+        notification = parsed_json(data)
     except ValueError as problem:
-        message_text = f"its message data cannot be parsed as JSON: {problem}"
-        raise Malformed(message_text, "send it unchanged") from None
-    if not (isinstance(inner, dict) and _is_notification(inner)):
+        problem_message = f"its message data cannot be parsed as JSON: {problem}"
+        raise Malformed(problem_message, "send it unchanged") from None
+    if not isinstance(notification, dict) or not _is_notification(notification):
         hint = "subscribe to the project's gcr topic"
         raise Malformed("its message is not from Artifact Registry", hint)
-    yield _of_notification(inner, message.get("publishTime"), registry)
+    yield _of_notification(notification, message.get("publishTime"), registry)
 
 
 def _of_notification(document: Document, time: object, registry: str) -> Found:
+    """Return a notification's event: the image that was pushed, or why it is not a push."""
     action = text(document, "action")
     if action != "INSERT":
         return PassedOver(f"its action is {action!r}")

@@ -24,11 +24,12 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield an event for each of the webhook's resources."""
+    """Yield an event for each of the webhook's resources, which are the images that were pushed."""
     kind = text(document, "type")
     if kind not in _PUSHES:
         yield PassedOver(f"its type is {kind!r}")
         return
+    # Harbor's own form has `event_data` and `occur_at`, and CloudEvents have `data` and `time`
     data = mapping(document, "event_data") or mapping(document, "data")
     time = document.get("time", document.get("occur_at"))
     repository = text(data, "repository", "repo_full_name")
@@ -36,12 +37,12 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     if not resources:
         yield PassedOver("it has no resources")
     for resource in resources:
-        host = text(resource, "resource_url").removeprefix("https://").partition("/")[0]
-        place = Named(host, repository)
+        without_scheme = text(resource, "resource_url").removeprefix("https://")
+        host, _, _ = without_scheme.partition("/")
         yield pushed(
-            place,
+            Named(host, repository),
             text(resource, "tag"),
             text(resource, "digest"),
-            time,
-            registry,
+            at=time,
+            registry=registry,
         )

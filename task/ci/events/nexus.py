@@ -18,13 +18,15 @@ _ACTIONS = ("CREATED", "UPDATED")
 
 def known(document: Document) -> bool:
     """Return whether this is a Nexus webhook."""
-    return "nodeId" in document and bool(
-        {"component", "asset", "repository", "audit"} & set(document)
-    )
+    subjects = {"component", "asset", "repository", "audit"} & set(document)
+    return "nodeId" in document and bool(subjects)
 
 
 def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event. Each layer is an asset, and the image is the component."""
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image.
+
+    In Nexus, each layer is an asset, and the image is the component.
+    """
     component = mapping(document, "component")
     action = text(document, "action")
     if text(component, "format") != "docker":

@@ -26,6 +26,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     if not tags:
         yield PassedOver("no tag was updated")
     host, _, repository = text(document, "docker_url").partition("/")
+    place = Named(host, repository)
     for tag in tags:
-        name = tag if isinstance(tag, str) else ""
-        yield pushed(Named(host, repository), name, registry=registry)
+        tag_name = tag if isinstance(tag, str) else ""
+        yield pushed(place, tag_name, registry=registry)
