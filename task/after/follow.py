@@ -321,7 +321,7 @@ class Follow:
         trouble = Trouble("rollout", because, self._way_out(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
         self._ends[key] = RolloutEnd(key, "failed", because)
-        # without a sync of this change, or without news since then, the image may not be the cause
+        # only a failure after the sync of this change, and not just a lack of news, is undone
         if row.begun and row.known and row.state in ("failed", "timed-out"):
             self._failures.append(Failure(tuple(landed), because))
         elif self._settings.on_failure == "rollback":

@@ -299,8 +299,8 @@ def secret_place(words: str, namespace: str) -> tuple[str, str]:
     return namespace, name
 
 
-def credentials_of(found: RepoCredentials, url: str) -> Credentials:
-    """Return what git needs to use these credentials for this repository.
+def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
+    """Return the settings with which git uses these credentials for this repository.
 
     Raises `CredentialsError` for a bad key.
 
@@ -309,26 +309,28 @@ def credentials_of(found: RepoCredentials, url: str) -> Credentials:
     """
     is_http = url.lower().startswith(("https://", "http://"))
     if not is_http:
-        return Credentials(ssh=_ssh_files(found))
+        return Credentials(ssh=_ssh_files(repo_credentials))
     server = origin(url)
-    proxy_variables: tuple[tuple[str, str], ...] = ()
-    if found.proxy:
+    variables: tuple[tuple[str, str], ...] = ()
+    if repo_credentials.proxy:
         # like Argo CD, use the secret's value instead of the pod's own
-        proxy_variables = (("no_proxy", found.no_proxy), ("NO_PROXY", found.no_proxy))
+        no_proxy = repo_credentials.no_proxy
+        variables = (("no_proxy", no_proxy), ("NO_PROXY", no_proxy))
     credentials = Credentials(
-        certificates=found.authorities,
-        variables=proxy_variables,
+        certificates=repo_credentials.authorities,
+        variables=variables,
         only=without_login(url).rstrip("/").removesuffix(".git"),
-        pairs=lambda folder: _git_settings(found, server, folder),
+        pairs=lambda folder: _git_settings(repo_credentials, server, folder),
         # An owner who sets a proxy and turns off verification can read the traffic, so only the
         # owner's own credentials are sent.
-        alone=found.owners and found.insecure,
+        alone=repo_credentials.owners and repo_credentials.insecure,
     )
-    if found.app is not None:
-        app_login = partial(_app_login, found, found.app, server)
+    if repo_credentials.app is not None:
+        app_login = partial(_app_login, repo_credentials, repo_credentials.app, server)
         return replace(credentials, app=app_login, app_server=server)
-    if found.password:
-        login = Login(server, found.username or _TOKEN_USER, found.password)
+    if repo_credentials.password:
+        user = repo_credentials.username or _TOKEN_USER
+        login = Login(server, user, repo_credentials.password)
         return replace(credentials, logins=(login,))
     return credentials
 

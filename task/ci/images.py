@@ -178,16 +178,7 @@ def with_built(
     has two digests.
     """
     files = tuple(files)
-    digests = (option_digest, *(file.digest for file in files))
-    distinct_digests = list(dict.fromkeys(filter(None, digests)))
-    if len(distinct_digests) > 1:
-        shown = ", ".join(f"{digest[:19]}…" for digest in distinct_digests)
-        raise UsageError(
-            f"--images-from: two different digests for one image ({shown})",
-            hint="use only one of them",
-        )
-    digest = distinct_digests[0] if distinct_digests else ""
-
+    digest = _only_digest([option_digest, *(file.digest for file in files)])
     file_references: dict[str, None] = {}  # without duplicates, in order
     for file in files:
         file_references |= dict.fromkeys(file.references)
@@ -201,29 +192,40 @@ def with_built(
     return (*option_references, *completed_references), digest
 
 
+def _only_digest(digests: Iterable[str]) -> str:
+    """Return the only digest, or "" if all are "". Raises `UsageError` if they differ."""
+    distinct = list(dict.fromkeys(filter(None, digests)))
+    if len(distinct) > 1:
+        shown = ", ".join(f"{digest[:19]}…" for digest in distinct)
+        raise UsageError(
+            f"--images-from: two different digests for one image ({shown})",
+            hint="use only one of them",
+        )
+    return distinct[0] if distinct else ""
+
+
 def _with_digests_of_builders(
     file_images: Sequence[Image], option_images: Sequence[Image]
 ) -> list[Image]:
-    """Return the images in the files, in which a digest without a tag is joined with the tags of
-    the same repository that lack a digest. The joined images come last.
+    """Return the images in the files, after each digest without a tag was added to the tags of the
+    same repository that lack one. Those tags come last.
 
     `option_images` are the images in the options. They are only returned if they get a digest.
     """
     digests = {image.identity: image.digest for image in file_images if not image.tag}
-    tags_without_digest = [
+    incomplete = [
         image
         for image in (*option_images, *file_images)
         if image.tag and not image.digest and image.identity in digests
     ]
-    joined_identities = {image.identity for image in tags_without_digest}
-    images = []
+    completed = [replace(image, digest=digests[image.identity]) for image in incomplete]
+    completed_identities = {image.identity for image in completed}
+    unchanged = []
     for image in file_images:
-        gets_digest = image in tags_without_digest
-        gives_digest = not image.tag and image.identity in joined_identities
-        if not gets_digest and not gives_digest:
-            images.append(image)
-    images += [replace(image, digest=digests[image.identity]) for image in tags_without_digest]
-    return images
+        digest_was_added_to_tags = not image.tag and image.identity in completed_identities
+        if image not in incomplete and not digest_was_added_to_tags:
+            unchanged.append(image)
+    return unchanged + completed
 
 
 # JSON
