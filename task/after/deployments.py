@@ -101,7 +101,7 @@ class ShownDeployments:
 
     def _begin_one(self, deployment: Deployment) -> bool:
         """Show a deployment, and return whether that succeeded."""
-        return self._tried(lambda forge: forge.begin(deployment))
+        return self._try_with_forge(lambda forge: forge.begin(deployment))
 
     def _end_one(self, key: str, deployment: Deployment, *, written: bool) -> bool:
         """Mark the deployment of an Application as ended, and return whether that succeeded.
@@ -109,7 +109,7 @@ class ShownDeployments:
         If it was not `written` by this run, an earlier run must have begun it.
         """
         if key in self._begun:
-            return self._tried(lambda forge: forge.end(deployment, begun=True))
+            return self._try_with_forge(lambda forge: forge.end(deployment, begun=True))
         # the request has been merged since, or the forge was down before
         if written and len(self._begun) < MOST:
             return self._begin_one(deployment)
@@ -119,7 +119,7 @@ class ShownDeployments:
             nonlocal existed
             existed = forge.end(deployment, begun=False)
 
-        self._tried(end_earlier)
+        self._try_with_forge(end_earlier)
         return existed
 
     def _deployment(
@@ -150,9 +150,9 @@ class ShownDeployments:
         deployments = self._shown()
         if deployments and self._source.waits_for_rollouts:
             status = summary(deployments, self._source.commit, self._run)
-            self._tried(lambda forge: forge.sum_up(status))
+            self._try_with_forge(lambda forge: forge.sum_up(status))
 
-    def _tried(self, work: Callable[[Deployments], object]) -> bool:
+    def _try_with_forge(self, work: Callable[[Deployments], object]) -> bool:
         """Call the function with the forge, and return whether it succeeded. An error becomes a
         warning.
 

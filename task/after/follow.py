@@ -14,11 +14,11 @@ from task import shutdown
 from task.after.deployments import by_application
 from task.after.expecting import Expected, Repositories, expected, expecting, reverted
 from task.after.follow_up import not_undone, warning
-from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
+from task.after.waiting import Descends, all_of, holding, judge_of, watch, why_not_rolled_out
 from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollouts import Awaited, Judge, RolloutState, bare, refresh
+from task.argocd.rollouts import Awaited, Judge, RolloutState, message_without_name, refresh
 from task.deciding.job import Failure, Followed, LandedApplication, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, Severity, TaskError, Trouble, UnreachableError
 from task.forges.host import Host
@@ -135,14 +135,14 @@ class Follow:
             key = row.application
             error = errors.get(key)
             if error:
-                because = bare(error, key)
+                because = message_without_name(error, key)
                 rollout_ends.append(RolloutEnd(key, "unknown", because, wait_commands[key]))
             elif row.state == "synced-and-healthy":
                 rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
                 rollout_ends.append(RolloutEnd(key, "late", row.because, wait_commands[key]))
             else:
-                rollout_ends.append(RolloutEnd(key, "failed", told(row), row.hint))
+                rollout_ends.append(RolloutEnd(key, "failed", why_not_rolled_out(row), row.hint))
         return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -150,9 +150,9 @@ class Follow:
         try:
             work()
         except TaskError as error:
-            self._tell(error, severity)
+            self._add_problem(error, severity)
 
-    def _tell(self, error: TaskError, severity: Severity) -> None:
+    def _add_problem(self, error: TaskError, severity: Severity) -> None:
         """Report an error as a problem with this severity."""
         trouble = error.trouble
         if severity == "warning":
@@ -215,7 +215,7 @@ class Follow:
         deadline = time.monotonic() + self._options.wait_timeout
         merged, unmerged = _once_merged(requested, self._forge, deadline, self._argo.log)
         for error in unmerged:
-            self._tell(error, "error")
+            self._add_problem(error, "error")
 
         awaited = [item for item in (*arrived, *merged) if self._can_await(item)]
         for item in landed:
@@ -274,7 +274,7 @@ class Follow:
         for items in applications.values():
             judge = all_of([self._judge(item) for item in items])
             if self._options.expect_image:
-                judge = _running(judge, expected(items, self._repository))
+                judge = _also_running(judge, expected(items, self._repository))
             app = items[0].application
             awaited.append(Awaited(app.namespace, app.name, judge))
         argo = self._argo
@@ -296,7 +296,8 @@ class Follow:
             key = row.application
             error = errors.get(key)
             if error:
-                self._problems.append(Problem(error.saying(bare(error, key)), application=key))
+                trouble = error.saying(message_without_name(error, key))
+                self._problems.append(Problem(trouble, application=key))
             elif row.state in ROLLED_OUT:
                 self._record_success(row)
             else:
@@ -317,7 +318,7 @@ class Follow:
     def _record_failure(self, row: RolloutState, landed: Sequence[LandedApplication]) -> None:
         """Record a rollout that failed, and whether what landed can be rolled back."""
         key = row.application
-        because = told(row)
+        because = why_not_rolled_out(row)
         trouble = Trouble("rollout", because, self._way_out(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
         self._ends[key] = RolloutEnd(key, "failed", because)
@@ -373,7 +374,7 @@ def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, .
     return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in hints.items())
 
 
-def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
+def _also_running(judge: Judge, images: Sequence[Expected]) -> Judge:
     """Return a judge that accepts a rollout only if these images are running as well."""
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 

@@ -30,7 +30,7 @@ from task.timestamps import epoch_seconds, of_unix
 BY = "image-update --on-failure rollback"
 LONGEST_CAUSE = 300  # characters of a cause that are quoted in a hold
 # What a report says about an Application after its rollback, before the cause.
-_AGAIN: Mapping[str, str] = {
+_RECOVERY_TEXTS: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
     "failed": "the Application did not become healthy again",
@@ -88,7 +88,7 @@ def undo(
     followed = world.follow_back(merged_now)
     problems = (
         *ask_problems,
-        *told_of(undone, followed.recoveries),
+        *problems_of_rollback(undone, followed.recoveries),
         *followed.problems,
     )
     return _with_rollbacks_marked(undone), problems
@@ -181,7 +181,7 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     )
 
 
-def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
+def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
     """Return a problem that describes the result for each update, whether it was undone or not. A
     failure is an error.
 
@@ -226,7 +226,7 @@ def _rollback_line(decision: Decision, request: str | None, end: RolloutEnd | No
     message = f"rolled back: {name} is held at {version}"
     if not end:
         return warning(app, message, hint)
-    message = f"{message}; {_AGAIN[end.state]}"
+    message = f"{message}; {_RECOVERY_TEXTS[end.state]}"
     if end.because:
         message = f"{message}: {end.because}"
     if end.hint:

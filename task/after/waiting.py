@@ -277,7 +277,7 @@ def line(row: RolloutState) -> str:
     )
 
 
-def told(row: RolloutState) -> str:
+def why_not_rolled_out(row: RolloutState) -> str:
     """Return what happened to an Application that did not roll out."""
     because = printable(row.because)
     if row.state == "timed-out":
@@ -292,7 +292,7 @@ def summary(rows: Sequence[RolloutState]) -> str:
     """
     failed = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
-        return f"{printable(failed[0].application)}: {told(failed[0])}"
+        return f"{printable(failed[0].application)}: {why_not_rolled_out(failed[0])}"
     names = and_more([printable(row.application) for row in failed])
     return f"{len(failed)} of {len(rows)} Applications did not roll out: {names}"
 

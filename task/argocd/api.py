@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from task.argocd.application_store import key_of, trouble
+from task.argocd.application_store import key_of, pod_problem
 from task.argocd.connection import Connection, connection
-from task.argocd.rollout_causes import ADVICE, crashing, passing
+from task.argocd.rollout_causes import ADVICE, crashing_pods, is_transient
 from task.errors import (
     AbsentError,
     Malformed,
@@ -236,7 +236,7 @@ class ArgoCDApi:
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
         tree = self._ask("GET", f"{_path(name)}/resource-tree", permission, subject, params)
-        for node in crashing(tree)[:CRASHED]:
+        for node in crashing_pods(tree)[:CRASHED]:
             pod_params = {
                 **params,
                 "kind": "Pod",
@@ -250,7 +250,7 @@ class ArgoCDApi:
                     "GET", f"{_path(name)}/resource", permission, subject, pod_params
                 )
                 pod = parsed_json(text(resource, "manifest"))
-                _reason, message = trouble(mapping(pod, "status"))
+                _reason, message = pod_problem(mapping(pod, "status"))
                 if message:
                     node["health"]["message"] = message  # `node` is a part of `tree`
         return tree
@@ -487,7 +487,7 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
     if cannot_render:
         # Argo CD accepts a patch only after its repository server has rendered the patched
         # manifests.
-        if passing(argocd_message):
+        if is_transient(argocd_message):
             return SourceDownError(
                 full_message,
                 hint="Argo CD's repository server could not generate the manifests: run it again",

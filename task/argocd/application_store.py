@@ -369,7 +369,7 @@ def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict
         references = mappings(metadata, "ownerReferences")
         if not any(_is_owned(reference, owners) for reference in references):
             continue
-        reason, message = trouble(mapping(pod, "status"))
+        reason, message = pod_problem(mapping(pod, "status"))
         if not reason:
             continue
         unhealthy_nodes.append(
@@ -398,7 +398,7 @@ def _is_owned(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
     return any((owner_kind, owner_name) in owners for owner_kind in owner_kinds)
 
 
-def trouble(status: JsonObject) -> tuple[str, str]:
+def pod_problem(status: JsonObject) -> tuple[str, str]:
     """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or starting.
 
     A container that crashed is unhealthy until it is ready, even while it is running again.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.argocd.rollout_causes import JsonObject, said
+from task.argocd.rollout_causes import JsonObject, short_line
 from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -67,7 +67,7 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
     details = [f"{key} {text(state, key)}" for key in ("step", "status") if text(state, key)]
     message = text(state, "message")
     if message:
-        details.append(said(message))
+        details.append(short_line(message))
     return (
         f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
         f" {', '.join(details) or 'not known'}"

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.argocd.rollout_causes import JsonObject, said
+from task.argocd.rollout_causes import JsonObject, short_line
 from task.errors import Malformed
 from task.model import Destination
 from task.plain_data import elements, mapping, mappings, text
@@ -98,7 +98,7 @@ def _why_blocked(
     """
     if not blocks(windows):
         return ""
-    project_name = said(text(project, "metadata", "name"))
+    project_name = short_line(text(project, "metadata", "name"))
     if last_deny_end:
         deny_window = _first_of_kind("deny", windows["activeWindows"])
         description = _description_of(deny_window, project_name)
@@ -121,9 +121,10 @@ def _description_of(sync_window: JsonObject, project: str) -> str:
 
     Windows do not have names, but newer versions of Argo CD have descriptions.
     """
-    details = said(text(sync_window, "description"))
+    details = short_line(text(sync_window, "description"))
     if not details:
-        details = f"{said(text(sync_window, 'schedule'))}, {said(text(sync_window, 'duration'))}"
+        schedule_words = short_line(text(sync_window, "schedule"))
+        details = f"{schedule_words}, {short_line(text(sync_window, 'duration'))}"
     kind = text(sync_window, "kind")
     article = "an" if kind == "allow" else "a"
     return f"{article} {kind} window of AppProject {project} ({details})"
@@ -271,8 +272,9 @@ def hindrance_of(
     Return ("", "") if nothing in the AppProject is known to prevent it.
     """
     if refuses_destination(project, to):
-        name = said(text(project, "metadata", "name"))
-        where = f"{said(to.server or to.name)}, namespace {said(to.namespace) or '(none)'}"
+        name = short_line(text(project, "metadata", "name"))
+        cluster = short_line(to.server or to.name)
+        where = f"{cluster}, namespace {short_line(to.namespace) or '(none)'}"
         return (
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it",
             "add it to the AppProject's destinations, or correct the Application's destination",

@@ -19,13 +19,13 @@ from task.argocd.projects import blocks
 from task.argocd.rollout_causes import (
     JsonObject,
     conditions,
-    failures,
-    listed,
-    passing,
-    pulling,
-    said,
+    failure_messages,
+    health_messages,
+    is_transient,
+    joined_messages,
+    short_line,
     sick_pods,
-    unwell,
+    unpulled_pods,
 )
 from task.plain_data import mapping, mappings, text, value_at
 from task.timestamps import epoch_seconds
@@ -194,7 +194,7 @@ def _with_progress(rollout: Rollout, view: View) -> Rollout:
     pods = ""
     if view.applied_wanted:
         unhealthy_pods = sick_pods(view.tree, since=text(view.operation, "startedAt"))
-        pods = listed(unhealthy_pods) if unhealthy_pods else ""
+        pods = joined_messages(unhealthy_pods) if unhealthy_pods else ""
     # the status of the running sync may be outdated
     is_outdated = view.running and view.applied_wanted and not view.checked_since_sync
     return replace(
@@ -262,7 +262,7 @@ def _not_hydrated(item: JsonObject, wanted: Wanted) -> Rollout:
     """Return the state if the wanted (dry) revision has not been hydrated."""
     operation = mapping(item, "status", "sourceHydrator", "currentOperation")
     if text(operation, "phase") == "Failed" and wanted.accepts(text(operation, "drySHA")):
-        reason = said(text(operation, "message"))
+        reason = short_line(text(operation, "message"))
         return Rollout("failed", f"hydrating the revision failed: {reason}")
     return Rollout("waiting", "the revision has not been hydrated yet", stale=True)
 
@@ -288,7 +288,7 @@ def _cannot_be_compared(view: View) -> Rollout | None:
     if spec_problems:
         if _refresh_pending(view):
             return Rollout("waiting", "Argo CD has not refreshed it yet")
-        because = f"the Application's spec is invalid: {listed(spec_problems)}"
+        because = f"the Application's spec is invalid: {joined_messages(spec_problems)}"
         return Rollout("failed", because, "correct the Application's spec or its AppProject")
 
     problems = conditions(view.status, "ComparisonError", "UnknownError")
@@ -296,18 +296,19 @@ def _cannot_be_compared(view: View) -> Rollout | None:
         return None
     if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    transient = all(passing(problem) for problem in problems)
+    transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
     if transient or only_unknown_errors:
         return Rollout(
             "progressing",
-            f"Argo CD cannot compare it right now: {listed(problems)}",
+            f"Argo CD cannot compare it right now: {joined_messages(problems)}",
             stale=True,
         )
     hint = "the manifests of this revision cannot be generated: correct them in Git"
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
         hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
-    return Rollout("failed", f"Argo CD cannot compare it: {listed(problems)}", hint, sure=False)
+    because = f"Argo CD cannot compare it: {joined_messages(problems)}"
+    return Rollout("failed", because, hint, sure=False)
 
 
 def _of_running_operation(view: View, windows: JsonObject) -> Rollout | None:
@@ -321,7 +322,7 @@ def _of_running_operation(view: View, windows: JsonObject) -> Rollout | None:
     if not view.applied_wanted:
         state: State = "progressing" if view.compares_wanted else "waiting"
         because = "a sync of another revision is running"
-        return Rollout(state, f"{because}: {said(message)}" if message else because)
+        return Rollout(state, f"{because}: {short_line(message)}" if message else because)
     unpulled = _unpulled(view)
     if unpulled:
         return unpulled  # a sync wave is waiting for pods that will never start
@@ -331,7 +332,7 @@ def _of_running_operation(view: View, windows: JsonObject) -> Rollout | None:
     retried = _tried_again(view)
     if retried:
         return retried
-    because = f"the sync is running: {said(message)}" if message else "the sync is running"
+    because = f"the sync is running: {short_line(message)}" if message else "the sync is running"
     return Rollout("progressing", because, wants="tree")
 
 
@@ -345,7 +346,7 @@ def _tried_again(view: View) -> Rollout | None:
     limit = value_at(view.operation, "operation", "retry", "limit")
     has_limit = isinstance(limit, int) and limit != 0
     tries = f"{retry_count} of {limit}" if has_limit else str(retry_count)
-    causes = listed(failures(view.operation))
+    causes = joined_messages(failure_messages(view.operation))
     return Rollout(
         "progressing",
         f"the sync failed and is being retried ({tries}): {causes}",
@@ -371,7 +372,7 @@ def _of_failed_operation(view: View) -> Rollout | None:
         return None
     if view.compares_wanted and not view.operation_is_current:
         return None  # there will be another operation for the wanted revision
-    causes = listed(failures(view.operation))
+    causes = joined_messages(failure_messages(view.operation))
     return Rollout("failed", f"the sync failed: {causes}", "see the Application in Argo CD")
 
 
@@ -432,11 +433,11 @@ def _synced(view: View) -> Rollout:
             stale=not sync_succeeded,
         )
 
-    causes = unwell(view.status, view.tree)
+    causes = health_messages(view.status, view.tree)
     if health == "Degraded":
         return Rollout(
             "failed",
-            f"degraded: {listed(causes)}",
+            f"degraded: {joined_messages(causes)}",
             "see the Application in Argo CD",
             sure=False,
             wants="tree",
@@ -448,7 +449,7 @@ def _synced(view: View) -> Rollout:
         return _paused(view)
     because = f"synced, {health.lower() or 'its health is unknown'}"
     if causes:
-        because = f"{because}: {listed(causes)}"
+        because = f"{because}: {joined_messages(causes)}"
     return Rollout("progressing", because, wants="tree")
 
 
@@ -466,9 +467,9 @@ def _suspended(view: View, since: str) -> bool:
 def _paused(view: View) -> Rollout:
     """Return the state of an Application whose rollout a person or a timer has to resume."""
     because = "paused, and not healthy yet"
-    causes = unwell(view.status, view.tree)
+    causes = health_messages(view.status, view.tree)
     if causes:
-        because = f"{because}: {listed(causes)}"
+        because = f"{because}: {joined_messages(causes)}"
     hint = "resume it, or wait for its timer; then run image-update wait to see the outcome"
     return Rollout("paused", because, hint, warning=because)
 
@@ -478,11 +479,12 @@ def _unpulled(view: View) -> Rollout | None:
     there are no such pods.
     """
     since = text(view.operation, "startedAt") if view.applied_wanted else ""
-    pods = pulling(view.tree, since)
+    pods = unpulled_pods(view.tree, since)
     if not pods:
         return None
     hint = "check that the registry has the image, and that the cluster is allowed to pull it"
-    return Rollout("failed", f"the image cannot be pulled: {listed(pods)}", hint, sure=False)
+    because = f"the image cannot be pulled: {joined_messages(pods)}"
+    return Rollout("failed", because, hint, sure=False)
 
 
 def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
@@ -499,7 +501,9 @@ def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
         for resource in mappings(view.status, "resources")
         if text(resource, "status") == "OutOfSync"
     ]
-    names = listed([f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources])
+    names = joined_messages(
+        [f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources]
+    )
     only_pruning_is_left = bool(resources) and all(
         resource.get("requiresPruning") is True for resource in resources
     )
@@ -520,7 +524,7 @@ def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     if refused:
         return Rollout(
             "failed",
-            f"Argo CD does not sync: {listed(refused)}",
+            f"Argo CD does not sync: {joined_messages(refused)}",
             "someone must sync it",
         )
     if blocks(windows):

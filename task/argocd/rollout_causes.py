@@ -34,18 +34,18 @@ _PASSING = (
 )
 
 
-def passing(message: str) -> bool:
+def is_transient(message: str) -> bool:
     """Return whether Argo CD reports a transient error that a retry may clear."""
     low = message.lower()
     return any(sign in low for sign in _PASSING)
 
 
-def failures(operation: JsonObject) -> tuple[str, ...]:
+def failure_messages(operation: JsonObject) -> tuple[str, ...]:
     """Return why a sync operation failed: Argo CD's own message, then the message of each failed
     hook and object, without duplicates.
     """
     message = _cleaned(text(operation, "message"))
-    causes = [said(message)] if message else []
+    causes = [short_line(message)] if message else []
     for resource in mappings(operation, "syncResult", "resources"):
         sync_failed = text(resource, "status") in ("SyncFailed", "PruneFailed")
         hook_failed = text(resource, "hookPhase") in ("Failed", "Error")
@@ -55,11 +55,12 @@ def failures(operation: JsonObject) -> tuple[str, ...]:
         # Argo CD's message may already contain the API's reason for rejecting an object
         if resource_message and resource_message in message:
             continue
-        causes.append(said(_named(resource, resource_message, text(resource, "hookType"))))
+        hook = text(resource, "hookType")
+        causes.append(short_line(_with_name(resource, resource_message, hook)))
     return tuple(dict.fromkeys(causes))
 
 
-def unwell(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
+def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
     """Return messages about the unhealthy resources and pods of an Application, without duplicates.
 
     `status` is the Application's, and `tree` is its resource tree. Resources that are still
@@ -76,22 +77,22 @@ def unwell(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
             message = text(resource, "health", "message")
             if message or kind_and_name not in listed_objects:
                 listed_objects.add(kind_and_name)
-                messages.append(said(_named(resource, message or state.lower())))
+                messages.append(short_line(_with_name(resource, message or state.lower())))
     if not messages:
         resources = _in_state("Progressing", resources) + _in_state("Suspended", resources)
         for resource in resources:
             message = text(resource, "health", "message")
             if message:  # without a message, such a resource is not worth a line
                 listed_objects.add((text(resource, "kind"), text(resource, "name")))
-                messages.append(said(_named(resource, message)))
+                messages.append(short_line(_with_name(resource, message)))
 
     own_message = text(status, "health", "message")
     cause = _CAUSED_BY.fullmatch(own_message)
     if cause is None:
         if own_message:
-            messages.append(said(own_message))
+            messages.append(short_line(own_message))
     elif (cause["kind"], cause["name"]) not in listed_objects:
-        messages.append(said(f"caused by {cause['kind']} {cause['where']}"))
+        messages.append(short_line(f"caused by {cause['kind']} {cause['where']}"))
     return tuple(dict.fromkeys(messages))
 
 
@@ -122,23 +123,23 @@ def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
     for pod in _pods(tree, since):
         reason = text(pod, "health", "message")
         if _degraded(pod) and reason:
-            descriptions.append(said(_named(pod, reason)))
+            descriptions.append(short_line(_with_name(pod, reason)))
     return tuple(descriptions)
 
 
-def crashing(tree: JsonObject) -> list[JsonObject]:
+def crashing_pods(tree: JsonObject) -> list[JsonObject]:
     """Return the resource tree's nodes of unhealthy pods, newest first, without the pods whose
     image cannot be pulled.
     """
-    crashing_pods = []
+    pods = []
     for pod in _pods(tree):
         cannot_pull = _PULL.search(text(pod, "health", "message"))
         if _degraded(pod) and not cannot_pull:
-            crashing_pods.append(pod)
-    return sorted(crashing_pods, key=lambda pod: text(pod, "createdAt"), reverse=True)
+            pods.append(pod)
+    return sorted(pods, key=lambda pod: text(pod, "createdAt"), reverse=True)
 
 
-def pulling(tree: JsonObject, since: str) -> tuple[str, ...]:
+def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
     """Return the pods that were created at `since` or later, and whose image cannot be pulled, each
     with the reason.
     """
@@ -148,7 +149,7 @@ def pulling(tree: JsonObject, since: str) -> tuple[str, ...]:
         messages += [text(info, "value") for info in mappings(pod, "info")]
         for message in messages:
             if _PULL.search(message):
-                descriptions.append(said(_named(pod, message)))
+                descriptions.append(short_line(_with_name(pod, message)))
                 break
     return tuple(descriptions)
 
@@ -166,13 +167,13 @@ def _degraded(node: JsonObject) -> bool:
 def conditions(status: JsonObject, *types: str) -> tuple[str, ...]:
     """Return the messages of the Application's conditions of these types."""
     return tuple(
-        said(text(condition, "message")) or text(condition, "type")
+        short_line(text(condition, "message")) or text(condition, "type")
         for condition in mappings(status, "conditions")
         if text(condition, "type") in types
     )
 
 
-def _named(resource: JsonObject, message: str, hook: str = "") -> str:
+def _with_name(resource: JsonObject, message: str, hook: str = "") -> str:
     """Return a message about a resource, with the resource's kind and name in front unless the
     message contains the name.
 
@@ -187,12 +188,12 @@ def _named(resource: JsonObject, message: str, hook: str = "") -> str:
     return f"{subject}: {message}" if message else subject
 
 
-def listed(texts: Sequence[str]) -> str:
+def joined_messages(texts: Sequence[str]) -> str:
     """Join the first few messages."""
     return and_more(texts, separator="; ") if texts else "Argo CD does not give a reason"
 
 
-def said(message: str) -> str:
+def short_line(message: str) -> str:
     """Return a message as one short printable line without credentials.
 
     A tool's error is truncated at the start.

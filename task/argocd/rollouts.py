@@ -212,7 +212,7 @@ class Rollouts:
             self._show(
                 watch,
                 watch.row.state,
-                f"no response at the moment: {bare(error, watch.awaited.key)}",
+                f"no response at the moment: {message_without_name(error, watch.awaited.key)}",
             )
         except SourceError as error:
             self._accept_error(watch, error)
@@ -256,7 +256,7 @@ class Rollouts:
         watch.failed_polls += 1
         ends_wait = watch.failed_polls > 1
         state = "failed" if ends_wait else watch.row.state
-        self._show(watch, state, bare(error, watch.awaited.key), error.hint)
+        self._show(watch, state, message_without_name(error, watch.awaited.key), error.hint)
         watch.error = error if ends_wait else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
@@ -296,7 +296,7 @@ class Rollouts:
             watch.since = ""
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
-                f" {bare(error, watch.awaited.key)}"
+                f" {message_without_name(error, watch.awaited.key)}"
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
 
@@ -396,7 +396,7 @@ class Rollouts:
             self._show(watch, "timed-out", because, hint)
 
 
-def bare(error: TaskError, application: str) -> str:
+def message_without_name(error: TaskError, application: str) -> str:
     """Return the message without the Application's name, because it is shown after the name."""
     return error.message.removeprefix(f"{application}: ")
 
@@ -416,7 +416,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
             hint = f"; {error.hint}" if error.hint else ""
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
-                f" {bare(error, application)}{hint}"
+                f" {message_without_name(error, application)}{hint}"
             )
             log("warning", f"{application}: {why}")
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from task.ci.events.distribution import is_notification, of_notification
-from task.ci.events.event import Document, Found, PassedOver
+from task.ci.events.event import Document, EventOrSkipped, Skipped
 from task.plain_data import mapping, text
 
 _TYPE = "Microsoft.ContainerRegistry."
@@ -36,20 +36,20 @@ def _is_ping(document: Document) -> bool:
     return text(document, "action") == "ping" and {"id", "timestamp"} <= set(document)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was pushed, or why the event is not a push.
 
     Both the webhook and the data of Event Grid's events are Docker Distribution notifications.
     """
     if _is_ping(document):
-        yield PassedOver("it is a ping")
+        yield Skipped("it is a ping")
         return
     if not _is_from_event_grid(document):
         yield of_notification(document, registry)
         return
     kind = text(document, "eventType") or text(document, "type")
     if not kind.endswith("ImagePushed"):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
     time = document.get("eventTime") or document.get("time")
     notification = {"timestamp": time, **mapping(document, "data")}

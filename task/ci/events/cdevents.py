@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote
 
-from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, is_digest, pushed
 from task.plain_data import mapping, text
 
 _TYPE = "dev.cdevents."
@@ -31,22 +31,22 @@ def _inner(document: Document) -> Document:
     return mapping(document, "data") if is_cloud_event else document
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was published, or why the event is about something else."""
     event = _inner(document)
     kind = text(event, "context", "type")
     package_url = text(event, "subject", "id")
     if not kind.startswith(_PUBLISHED):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
     if not package_url.startswith(("pkg:oci/", "pkg:docker/")):
-        yield PassedOver("its subject is not an image")
+        yield Skipped("its subject is not an image")
         return
     time = text(event, "context", "timestamp")
     yield _of_package_url(package_url, time, registry)
 
 
-def _of_package_url(package_url: str, time: str, registry: str) -> Found:
+def _of_package_url(package_url: str, time: str, registry: str) -> EventOrSkipped:
     """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`.
 
     The kind is `oci` or `docker`, and `time` is the event's.
@@ -75,4 +75,4 @@ def _of_package_url(package_url: str, time: str, registry: str) -> Found:
         digest = version
     elif kind == "docker":  # here, the version may be a tag
         tag = tag or version
-    return pushed(Named(host, repository), tag, digest, time, registry)
+    return pushed(ImageLocation(host, repository), tag, digest, time, registry)

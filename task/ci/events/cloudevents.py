@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from task.ci.events.ecr import host_of
-from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, is_digest, pushed
 from task.plain_data import mapping, text
 
 _ECR = re.compile(r"(?:urn|arn):aws[a-z-]*:ecr:([a-z0-9-]+):([0-9]+):.*")
@@ -29,7 +29,7 @@ def known(document: Document) -> bool:
     return kind.startswith("com.amazon.ecr.") or "container" in kind or "image" in kind
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was pushed, or why the event is not a push.
 
     Templates differ in the names of the keys. The subject is `REPOSITORY:TAG`, in case the data
@@ -37,7 +37,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     """
     kind = text(document, "type")
     if any(word in kind.lower() for word in _NO_PUSH):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
     data = mapping(document, "data")
     subject_repository, _, subject_tag = text(document, "subject").partition(":")
@@ -46,7 +46,7 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     digest = text(data, "imageDigest") or text(data, "digest")
     if not digest and is_digest(subject_tag):
         digest = subject_tag
-    place = Named(_source_host(document, data), repository)
+    place = ImageLocation(_source_host(document, data), repository)
     yield pushed(place, tag, digest, document.get("time"), registry)
 
 

@@ -36,13 +36,13 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
-class PassedOver(NamedTuple):
+class Skipped(NamedTuple):
     """An event that is not a push of a tagged image."""
 
     why: str
 
 
-Found = Event | PassedOver
+EventOrSkipped = Event | Skipped
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Events:
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
-UNTAGGED = PassedOver("it has no tag; an event for the index or tag will follow")
+UNTAGGED = Skipped("it has no tag; an event for the index or tag will follow")
 
 
-class Named(NamedTuple):
+class ImageLocation(NamedTuple):
     """The location of an event's image. The user can set the registry instead."""
 
     host: str  # "" if the event does not have it
@@ -69,13 +69,13 @@ class Named(NamedTuple):
 
 
 def pushed(
-    place: Named,
+    place: ImageLocation,
     tag: str,
     digest: str = "",
     at: object = None,
     registry: str = "",
-) -> Found:
-    """Return the event for a push of an image to a registry, or `PassedOver` if it is not a push
+) -> EventOrSkipped:
+    """Return the event for a push of an image to a registry, or `Skipped` if it is not a push
     of a tagged image.
 
     `at` is the event's time in any form, and `registry` is the registry's name as set by the user,
@@ -84,7 +84,7 @@ def pushed(
     if not tag or is_digest(tag):
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
-        return PassedOver("it is a signature, an attestation, or an SBOM")
+        return Skipped("it is a signature, an attestation, or an SBOM")
     repository = place.repository
     if registry:
         host = registry

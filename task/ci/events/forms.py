@@ -28,7 +28,7 @@ from task.ci.events import (
     nexus,
     quay,
 )
-from task.ci.events.event import Document, Events, Found, PassedOver
+from task.ci.events.event import Document, EventOrSkipped, Events, Skipped
 from task.errors import Malformed
 from task.model import Event
 from task.plain_data import json_at
@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
     title: str  # the form's name in messages
     known: Callable[[Document], bool]
-    read: Callable[[Document, str], Iterable[Found]]
+    read: Callable[[Document, str], Iterable[EventOrSkipped]]
 
 
 LINES = "lines"
@@ -113,7 +113,7 @@ def _events_of(
     passed_over: list[str] = []
     for place, document in documents:
         for event in _read(place, document, allowed_forms, registry):
-            if isinstance(event, PassedOver):
+            if isinstance(event, Skipped):
                 passed_over.append(event.why)
             else:
                 pushes.append(event)
@@ -163,7 +163,7 @@ def _form_of(document: Any, allowed_forms: Iterable[str]) -> str:
 
 def _read(
     place: str, document: Any, allowed_forms: tuple[str, ...], registry: str
-) -> Iterator[Found]:
+) -> Iterator[EventOrSkipped]:
     """Yield a document's events.
 
     Raises `Malformed`, with the document's place, if it does not have one of the allowed forms.
@@ -174,7 +174,7 @@ def _read(
     form = FORMS[name]
     try:
         for event in form.read(document, registry):
-            if isinstance(event, PassedOver):
+            if isinstance(event, Skipped):
                 yield event
             else:
                 yield replace(event, form=name)

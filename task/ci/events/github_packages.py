@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from task.ci.events.event import (
     CONFIGS,
     Document,
-    Found,
-    Named,
-    PassedOver,
+    EventOrSkipped,
+    ImageLocation,
+    Skipped,
     is_digest,
     pushed,
 )
@@ -32,30 +32,30 @@ def _package(document: Document) -> Document:
     return mapping(document, "registry_package") or mapping(document, "package")
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was published, or why the event is about something else."""
     package = _package(document)
     if not package:
-        yield PassedOver("it is a ping")
+        yield Skipped("it is a ping")
         return
     action = text(document, "action")
     if action not in _ACTIONS:
-        yield PassedOver(f"its action is {action!r}")
+        yield Skipped(f"its action is {action!r}")
         return
     kind = text(package, "package_type")
     if kind.lower() not in _TYPES:
-        yield PassedOver(f"it is a package of type {kind!r}")
+        yield Skipped(f"it is a package of type {kind!r}")
         return
     yield _of_version(package, mapping(package, "package_version"), registry)
 
 
-def _of_version(package: Document, version: Document, registry: str) -> Found:
+def _of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
     """Return the event for a version of a container package: the image, or why it is not one."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
     config_type = text(manifest, "config", "media_type")
     if config_type and config_type not in CONFIGS:
-        return PassedOver("it is a chart, a signature, or another artifact")
+        return Skipped("it is a chart, a signature, or another artifact")
     tag = text(metadata, "tag", "name")
     version_name = text(version, "name")
     # A version's name is its digest. Events from the older registry have the tag instead.
@@ -71,7 +71,7 @@ def _of_version(package: Document, version: Document, registry: str) -> Found:
     )
 
 
-def _place(package: Document, version: Document) -> Named:
+def _place(package: Document, version: Document) -> ImageLocation:
     """Return the location of a package's image.
 
     `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
@@ -81,9 +81,9 @@ def _place(package: Document, version: Document) -> Named:
     if slash and "." in host:
         path_without_digest, _, _ = path.partition("@")
         repository, _, _ = path_without_digest.partition(":")
-        return Named(host, repository.lower())
+        return ImageLocation(host, repository.lower())
     owner = text(package, "owner", "login") or text(package, "namespace")
-    return Named("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
+    return ImageLocation("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
 
 
 def _package_digest(version: Document, manifest: Document) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.errors import Malformed
 from task.plain_data import mapping, parsed_json, text
 
@@ -34,7 +34,7 @@ def _is_notification(document: Document) -> bool:
     return text(document, "action") in _ACTIONS and has_image and "target" not in document
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the notification's event. Raises `Malformed` if an envelope contains something else."""
     if not _is_envelope(document):
         yield _of_notification(document, None, registry)
@@ -55,17 +55,17 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     yield _of_notification(notification, message.get("publishTime"), registry)
 
 
-def _of_notification(document: Document, time: object, registry: str) -> Found:
+def _of_notification(document: Document, time: object, registry: str) -> EventOrSkipped:
     """Return a notification's event: the image that was pushed, or why it is not a push."""
     action = text(document, "action")
     if action != "INSERT":
-        return PassedOver(f"its action is {action!r}")
+        return Skipped(f"its action is {action!r}")
     # Both fields have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
     name_of_digest, _, digest = text(document, "digest").partition("@")
     name_of_tag, _, tag = text(document, "tag").rpartition(":")
     host, _, repository = (name_of_digest or name_of_tag).partition("/")
     return pushed(
-        Named(host, repository),
+        ImageLocation(host, repository),
         tag,
         digest,
         time,

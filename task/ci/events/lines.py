@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from task.ci.events.event import Document, Found, is_digest
+from task.ci.events.event import Document, EventOrSkipped, is_digest
 from task.ci.variables import COMMIT, created_of, sequence_of
 from task.errors import Malformed, UsageError
 from task.image import parse_image
@@ -37,7 +37,7 @@ def known(document: Document) -> bool:
     return "image" in document and "imageDigest" not in document
 
 
-def read(document: Document, _registry: str) -> Iterator[Found]:
+def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
     """Yield the line's image and the identity of its build. Raises `Malformed` with the key to
     correct.
     """
