@@ -423,7 +423,7 @@ def _crash(container: JsonObject) -> str:
     """Return how a container last ended, if that was a failure: "container web exited with code
     1". Otherwise, return "".
     """
-    for state in ("state", "lastState"):
+    for state in ("state", "lastState"):  # it may be running again
         termination = mapping(container, state, "terminated")
         exit_code = termination.get("exitCode")
         if not exit_code:

@@ -129,7 +129,9 @@ class View:
 
 
 def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
-    """Return the view of the Application `item` for the wanted revision."""
+    """Return the parts of the Application `item` that are relevant for the rollout of the wanted
+    revision. `tree` has its live resources, or is {}.
+    """
     status = mapping(item, "status")
     sync = mapping(status, "sync")
     operation = mapping(status, "operationState")
@@ -137,7 +139,8 @@ def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
     compares_wanted = _is_for_wanted(item, mapping(sync, "comparedTo"), revisions_of(sync), wanted)
     result = _sync_result(operation)
     applied_wanted = _is_for_wanted(item, result, revisions_of(result), wanted)
-    if value_at(operation, "operation", "sync", "dryRun") is True:
+    is_dry_run = value_at(operation, "operation", "sync", "dryRun") is True
+    if is_dry_run:
         applied_wanted = False
     return View(
         application=item,
@@ -179,6 +182,7 @@ def judge(
         return _not_hydrated(item, wanted)
     view = view_of(item, synced_wanted, mapping(details, "tree"))
     rollout = _first_result(view, synced_wanted, details)
+    # Argo CD may still find work to do, so a later comparison must confirm it
     if synced_wanted.tentative and rollout.state == "synced-and-healthy":
         rollout = replace(rollout, sure=False, slow=True, stale=True)
     return _with_progress(rollout, view)
@@ -209,7 +213,10 @@ def _with_progress(rollout: Rollout, view: View) -> Rollout:
 
 
 def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
-    """Return the state from the first check that has a result."""
+    """Return the state of the rollout, from the first check that has a result.
+
+    `details` may contain the sync windows and the ApplicationSet ("owner").
+    """
     windows = mapping(details, "windows")
     rollout = (
         _cannot_be_compared(view)
@@ -412,10 +419,8 @@ def _synced(view: View) -> Rollout:
     """Return the state of an Application that is synced to the wanted revision, from its health."""
     finished_at = text(view.operation, "finishedAt")
     # a changed health does not change `reconciledAt`
-    health_changed_at = text(view.status, "health", "lastTransitionTime")
-    health_is_current = later(view.compared_at, finished_at) or later(
-        health_changed_at, finished_at
-    )
+    changed_at = text(view.status, "health", "lastTransitionTime")
+    health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
         # The health may still be outdated. These times are in whole seconds.
         return Rollout(
