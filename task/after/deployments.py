@@ -39,11 +39,10 @@ class ShownDeployments:
         self._source = source
         self._run = job.requests.run
         self._world = world
-        self._names = Counter(
-            name for _namespace, name in {(tracker.namespace, tracker.name) for tracker in everyone}
-        )
-        self._begun: dict[str, Deployment] = {}
-        self._ended: dict[str, Deployment] = {}
+        keys = {(tracker.namespace, tracker.name) for tracker in everyone}
+        self._name_counts = Counter(name for _namespace, name in keys)
+        self._begun: dict[str, Deployment] = {}  # by the Application's key
+        self._ended: dict[str, Deployment] = {}  # by the Application's key
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
         # whether the forge refused a request or did not respond; if so, no more are sent
@@ -56,18 +55,16 @@ class ShownDeployments:
         if self._source.waits_for_rollouts:
             state = "in_progress"
             description = "Argo CD is deploying it"
-        arrived = by_application(
-            item for item in landed if item.written and item.arrives and not item.request
-        )
-        for key, items in list(arrived.items())[:MOST]:
-            wanted = self._deployment(items, state, description)
-            if self._begin_one(wanted):
-                self._begun[key] = wanted
-        if len(arrived) > MOST:
+        arrived = [item for item in landed if item.written and item.arrives and not item.request]
+        arrived_by_key = by_application(arrived)
+        for key, items in list(arrived_by_key.items())[:MOST]:
+            deployment = self._deployment(items[0].application, state, description)
+            if self._begin_one(deployment):
+                self._begun[key] = deployment
+        count = len(arrived_by_key)
+        if count > MOST:
             self._warn(
-                "usage",
-                f"deployments are shown for only {MOST} of {len(arrived)} Applications",
-                "",
+                "usage", f"deployments are shown for only {MOST} of {count} Applications", hint=""
             )
         self._sum_up()
 
@@ -79,11 +76,15 @@ class ShownDeployments:
             self._stopped = False  # minutes have passed, so the forge may be available again
             ends = {rollout_end.application: rollout_end for rollout_end in followed.ends}
             self._end_all(landed, ends)
-        shown = tuple({**self._begun, **self._ended}.values())
-        if shown:
-            states = summary(shown, self._source.commit, self._run).description
+        deployments = self._shown()
+        if deployments:
+            states = summary(deployments, self._source.commit, self._run).description
             self._world.log("info", f"deployments are shown in {self._source.repository}: {states}")
         return tuple(self._problems)
+
+    def _shown(self) -> tuple[Deployment, ...]:
+        """Return the latest state of each deployment that the forge shows."""
+        return tuple({**self._begun, **self._ended}.values())
 
     def _end_all(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
         """Mark the deployments as ended whose rollouts have ended; `ends` is by Application."""
@@ -92,39 +93,46 @@ class ShownDeployments:
             if end is None:  # the outcome is unknown; a later run may end the deployment
                 continue
             state: DeploymentState = "success" if end.state == "healthy" else "failure"
-            wanted = self._deployment(items, state, end.because)
-            if self._end_one(key, wanted, written=any(item.written for item in items)):
-                self._ended[key] = wanted
+            deployment = self._deployment(items[0].application, state, end.because)
+            is_written = any(item.written for item in items)
+            if self._end_one(key, deployment, written=is_written):
+                self._ended[key] = deployment
         self._sum_up()
 
-    def _begin_one(self, wanted: Deployment) -> bool:
-        return self._tried(lambda forge: forge.begin(wanted))
+    def _begin_one(self, deployment: Deployment) -> bool:
+        """Show a deployment, and return whether that succeeded."""
+        return self._try_with_forge(lambda forge: forge.begin(deployment))
 
-    def _end_one(self, key: str, wanted: Deployment, *, written: bool) -> bool:
-        """Mark a deployment as ended, and return whether that succeeded.
+    def _end_one(self, key: str, deployment: Deployment, *, written: bool) -> bool:
+        """Mark the deployment of an Application as ended, and return whether that succeeded.
 
         If it was not `written` by this run, an earlier run must have begun it.
         """
         if key in self._begun:
-            return self._tried(lambda forge: forge.end(wanted, begun=True))
+            return self._try_with_forge(lambda forge: forge.end(deployment, begun=True))
         # the request has been merged since, or the forge was down before
         if written and len(self._begun) < MOST:
-            return self._begin_one(wanted)
-        found = list[bool]()  # whether there was such a deployment; empty after an error
-        self._tried(lambda forge: found.append(forge.end(wanted, begun=False)))
-        return any(found)
+            return self._begin_one(deployment)
+        existed = False
+
+        def end_earlier(forge: Deployments) -> None:
+            nonlocal existed
+            existed = forge.end(deployment, begun=False)
+
+        self._try_with_forge(end_earlier)
+        return existed
 
     def _deployment(
         self,
-        items: Sequence[LandedApplication],
+        app: Tracker,
         state: DeploymentState,
         description: str,
     ) -> Deployment:
-        app = items[0].application
+        """Return the deployment of the build to an Application."""
         source = self._source
-        is_unique = self._names[app.name] < 2
+        is_unique_name = self._name_counts[app.name] < 2
         return Deployment(
-            environment=app.name if is_unique else app.key,
+            environment=app.name if is_unique_name else app.key,
             commit=source.commit,
             state=state,
             description=without_logins(description),
@@ -139,13 +147,14 @@ class ShownDeployments:
 
         A run that does not wait does not set it, because it would stay pending forever.
         """
-        shown = {**self._begun, **self._ended}
-        if shown and self._source.waits_for_rollouts:
-            status = summary(tuple(shown.values()), self._source.commit, self._run)
-            self._tried(lambda forge: forge.sum_up(status))
+        deployments = self._shown()
+        if deployments and self._source.waits_for_rollouts:
+            status = summary(deployments, self._source.commit, self._run)
+            self._try_with_forge(lambda forge: forge.sum_up(status))
 
-    def _tried(self, work: Callable[[Deployments], object]) -> bool:
-        """Call the function, and return whether it succeeded.
+    def _try_with_forge(self, work: Callable[[Deployments], object]) -> bool:
+        """Call the function with the forge, and return whether it succeeded. An error becomes a
+        warning.
 
         If the forge refuses one deployment, the others are still shown.
         """
@@ -165,23 +174,26 @@ class ShownDeployments:
 
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
-    """Return the commit's status: failure if any deployment failed, success if all succeeded."""
-    names = sorted(deployment.environment for deployment in shown)
-    context = f"{CONTEXT}/{names[0]}" + (f" and {len(names) - 1} more" if len(names) > 1 else "")
-    states = Counter(deployment.state for deployment in shown)
+    """Return the commit's status, which sums up its deployments: failure if any failed, success if
+    all succeeded, else pending.
+    """
+    environments = sorted(deployment.environment for deployment in shown)
+    context = f"{CONTEXT}/{environments[0]}"
+    if len(environments) > 1:
+        context = f"{context} and {len(environments) - 1} more"
+    counts = Counter(deployment.state for deployment in shown)
     description = ", ".join(
-        f"{states[state]} {word}" for state, word in WORDS.items() if states[state]
+        f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]
     )
-    if states["failure"]:
+    if counts["failure"]:
         return CommitStatus(commit, context, "failure", description, run)
-    all_succeeded = states["success"] == len(shown)
-    return CommitStatus(
-        commit, context, "success" if all_succeeded else "pending", description, run
-    )
+    if counts["success"] == len(shown):
+        return CommitStatus(commit, context, "success", description, run)
+    return CommitStatus(commit, context, "pending", description, run)
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:
-    """Group what landed by Application, in order."""
+    """Group what landed by the Application's key, in order."""
     groups: dict[str, list[LandedApplication]] = {}
     for item in landed:
         groups.setdefault(item.application.key, []).append(item)

@@ -47,38 +47,41 @@ class Expected:
 
 
 def expected(landed: Sequence[LandedApplication], repository: Repositories) -> list[Expected]:
-    """Return one Application's images that were written, or were already in Git."""
+    """Return one Application's images that should be running: they were written, or were already in
+    Git.
+    """
     images = []
     for item in landed:
         for decision in item.decisions:
-            sub = decision.subscription
-            image = decision.candidate
-            has_version = image.tag or image.digest
-            if not has_version or decision.verdict not in ("update", "unchanged"):
-                continue
-            key, hint = _where_to_look(decision)
-            replaced = live_image(sub.keys.kustomize_name) if sub.keys.kustomize_name else None
-            images.append(
-                Expected(
-                    image=image,
-                    key=key,
-                    hint=hint,
-                    revision=item.commit,
-                    digest=decision.built,
-                    replaced=replaced.identity if replaced else "",
-                    current=(
-                        _at_the_tip(decision, repository)
-                        if item.commit
-                        else partial(_live, decision)
-                    ),
-                )
-            )
+            has_version = bool(decision.candidate.version)
+            is_in_effect = decision.verdict in ("update", "unchanged")
+            if has_version and is_in_effect:
+                images.append(_expected_image(decision, item.commit, repository))
     return images
 
 
+def _expected_image(decision: Decision, commit: str, repository: Repositories) -> Expected:
+    """Return the image that should be running after a decision. `commit` has it, or is "" for a
+    live Application.
+    """
+    key, hint = _where_to_look(decision)
+    kustomize_name = decision.subscription.keys.kustomize_name
+    replaced = live_image(kustomize_name) if kustomize_name else None
+    current = _at_the_tip(decision, repository) if commit else partial(_live, decision)
+    return Expected(
+        image=decision.candidate,
+        key=key,
+        hint=hint,
+        revision=commit,
+        digest=decision.built,
+        replaced=replaced.identity if replaced else "",
+        current=current,
+    )
+
+
 def _where_to_look(decision: Decision) -> tuple[str, str]:
-    """Return where to look if the image is not running (the annotation with its key, or the file),
-    and what to look for.
+    """Return where a person should look if the image is not running (the annotation with its key,
+    or the file), and what to look for.
     """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
@@ -102,11 +105,13 @@ def _where_to_look(decision: Decision) -> tuple[str, str]:
 
 
 def _tool(decision: Decision) -> str:
-    """Return the tool that renders the manifests from the written value, or ""."""
+    """Return the tool that renders the manifests from the written value ("helm", "kustomize", or
+    "plugin"), or "" if the value is in the manifests themselves.
+    """
     if decision.kind == "live":
         source = decision.subscription.source
-        section = source.kind or source.section
-        return {"Helm": "helm", "Kustomize": "kustomize"}.get(section, "plugin")
+        source_kind = source.kind or source.section
+        return {"Helm": "helm", "Kustomize": "kustomize"}.get(source_kind, "plugin")
     tools = {
         "helm-override": "helm",
         "helmvalues": "helm",
@@ -124,6 +129,9 @@ def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
 
 
 def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
+    """Return the tag and the digest of the image in the live Application `item`, or None if they
+    cannot be read.
+    """
     sub = decision.subscription
     sources = sub.application.sources
     index = sources.index(sub.source) if sub.source in sources else 0
@@ -134,7 +142,8 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 
 
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
-    """Return a failure if a live Application is back at its version from before this run's patch.
+    """Return a failure if the live Application `item` is back at its version from before this run's
+    patch, or None if it is not.
 
     The pods keep running the new image for a while, so they cannot show this. A third version is
     not a failure, because a later run must have written it.
@@ -145,43 +154,51 @@ def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout 
         reading = _live_reading(decision, item)
         if reading is None:
             continue
-        before_patch = (decision.current.tag, decision.current.digest)
-        if (reading.tag, reading.digest) not in (("", ""), before_patch):
-            continue
-        application_set = set_of(item)
-        owner = "the owner of the Application, such as a parent"
-        if application_set:
-            owner = f"ApplicationSet {application_set}"
-        because = (
-            f"the live Application no longer uses {decision.candidate.reference}: {owner}"
-            " reverted the patch"
-        )
-        compared = text(item, "status", "reconciledAt")
-        return Rollout("failed", because, _KEEP, sure=False, compared=compared)
+        is_unset = not reading.tag and not reading.digest
+        before = decision.current
+        is_as_before = (reading.tag, reading.digest) == (before.tag, before.digest)
+        if is_unset or is_as_before:
+            return _reverted_by_owner(decision, item)
     return None
+
+
+def _reverted_by_owner(decision: Decision, item: Mapping[str, Any]) -> Rollout:
+    """Return the failure of an update that was reverted in the live Application `item`."""
+    application_set = set_of(item)
+    owner = "the owner of the Application, such as a parent"
+    if application_set:
+        owner = f"ApplicationSet {application_set}"
+    because = (
+        f"the live Application no longer uses {decision.candidate.reference}: {owner}"
+        " reverted the patch"
+    )
+    compared_at = text(item, "status", "reconciledAt")
+    return Rollout("failed", because, _KEEP, sure=False, compared_at=compared_at)
 
 
 def _at_the_tip(
     decision: Decision,
     repository: Repositories,
 ) -> Callable[[Mapping[str, Any]], Image | None]:
-    """Return a function that returns the image on the branch.
+    """Return a function that returns the image on the branch, or None if it cannot be read.
 
-    The branch is read once. The function is only called if there is a later commit.
+    The branch is read once. The function is only called if there is a later commit. Its argument,
+    the live Application, is ignored.
     """
 
     @once
-    def on_branch() -> Image | None:
+    def image_on_branch() -> Image | None:
         sub = decision.subscription
         try:
             with closing(repository(sub.repo, sub)) as opened:
                 snapshot = opened.snapshot(decision.branch, target_places(sub))
             kind = resolve(sub, snapshot)
-            return _image(decision, EDITORS[kind].read(snapshot.files, target_of(sub, kind)))
+            reading = EDITORS[kind].read(snapshot.files, target_of(sub, kind))
+            return _image(decision, reading)
         except TaskError:
             return None
 
-    return lambda _item: on_branch()
+    return lambda _item: image_on_branch()
 
 
 def _image(decision: Decision, reading: Reading) -> Image | None:
@@ -193,7 +210,8 @@ def _image(decision: Decision, reading: Reading) -> Image | None:
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
-    """Mark a successful rollout as failed if only other versions of an image are running.
+    """Return the rollout of the Application `item`, but as failed if only other versions of an
+    expected image are running.
 
     This must last for a minute: an operator whose resource has no health in Argo CD may still be
     replacing the pods. An image that is not running at all is only a warning: there may be no
@@ -202,14 +220,16 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
     if rollout.state != "synced-and-healthy":
         return rollout
     references = elements(item, "status", "summary", "images")
-    live = [image for image in map(live_image, map(str, references)) if image]
+    live_images = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
     for entry in expected:
         names = (entry.image.identity, entry.replaced)
-        running = [image for image in live if image.identity in names]
+        running = [image for image in live_images if image.identity in names]
+        # even if only the tag was written, the build's digest may be known
         wanted = replace(entry.image, digest=entry.image.digest or entry.digest)
         if any(same(wanted, image) for image in running):
             continue
+
         set_since = _set_meanwhile(entry, item)
         if set_since:
             warnings.append(set_since)
@@ -230,8 +250,11 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
 
 
 def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
-    """Return a sentence about the version that someone has set since, or ""."""
-    if expected.revision in revisions_of(mapping(item, "status", "sync")):
+    """Return a sentence about the other version that someone has set since this run wrote the
+    expected one, or "" if there is none or it is unknown.
+    """
+    synced_revisions = revisions_of(mapping(item, "status", "sync"))
+    if expected.revision in synced_revisions:
         return ""
     image = expected.image
     current = expected.current(item)
@@ -242,15 +265,19 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
     return f"{image.name} has since been set to {current.version} instead of {image.version}"
 
 
-def _runs_as(expected: Expected, wanted: Image, others: Sequence[Image]) -> str:
-    """Return a sentence about the versions of an image that are running, and the expected one."""
-    versions = list(dict.fromkeys(other.version or "no tag" for other in others))
+def _runs_as(expected: Expected, wanted: Image, running: Sequence[Image]) -> str:
+    """Return a sentence about the versions of an image that are running instead of the expected
+    one.
+
+    `wanted` is the expected image with its digest.
+    """
+    versions = list(dict.fromkeys(image.version or "no tag" for image in running))
     # if the tag is running, only its digest is wrong, so show the expected digest
-    has_tag = any(other.tag == wanted.tag for other in others)
-    image = wanted if has_tag else expected.image
+    tag_is_running = any(image.tag == wanted.tag for image in running)
+    shown = wanted if tag_is_running else expected.image
     return (
-        f"synced and healthy, but {image.name} is running only as {and_more(versions)}, "
-        f"not as {image.version}: check {expected.key}"
+        f"synced and healthy, but {shown.name} is running only as {and_more(versions)}, "
+        f"not as {shown.version}: check {expected.key}"
     )
 
 
@@ -262,4 +289,4 @@ def same(wanted: Image, running: Image) -> bool:
         return False
     if wanted.digest and running.digest:
         return wanted.digest == running.digest
-    return bool(wanted.tag) and wanted.tag == running.tag
+    return wanted.tag != "" and wanted.tag == running.tag

@@ -14,11 +14,11 @@ from task import shutdown
 from task.after.deployments import by_application
 from task.after.expecting import Expected, Repositories, expected, expecting, reverted
 from task.after.follow_up import not_undone, warning
-from task.after.waiting import Descends, all_of, holding, judge_of, told, watch
+from task.after.waiting import Descends, all_of, holding, judge_of, watch, why_not_rolled_out
 from task.argocd.application_store import ApplicationApi
 from task.argocd.owners import parent_of
 from task.argocd.rollout import ROLLED_OUT
-from task.argocd.rollouts import Awaited, Judge, RolloutState, bare, refresh
+from task.argocd.rollouts import Awaited, Judge, RolloutState, message_without_name, refresh
 from task.deciding.job import Failure, Followed, LandedApplication, RolloutEnd, change_of
 from task.errors import Exit, RolloutError, Severity, TaskError, Trouble, UnreachableError
 from task.forges.host import Host
@@ -70,11 +70,11 @@ class Follow:
         self._forge = forge
         self._descends = descends
         self._repository = repository
-        self._given = settings.rollout
+        self._options = settings.rollout
         self._problems: list[Problem] = []
         self._failures: list[Failure] = []
-        self._ends: dict[str, RolloutEnd] = {}
-        self._late = 0.0  # when the time for rollouts runs out
+        self._ends: dict[str, RolloutEnd] = {}  # by the Application's key
+        self._deadline = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
         """Refresh and wait. Report each failure as a problem, because landed changes stay."""
@@ -83,11 +83,11 @@ class Follow:
         self._ends = {}
         arrived = [item for item in landed if not item.request and item.arrives]
         written = [item for item in arrived if item.written]
-        if self._given.kubernetes_events and self._argo.kind == "cluster":
+        if self._options.kubernetes_events and self._argo.kind == "cluster":
             self._guarded(lambda: self._events(written), "warning")
-        if self._given.wait:
+        if self._options.wait:
             self._follow_requests(landed, arrived, written)
-        elif self._given.refresh and self._argo.kind:
+        elif self._options.refresh and self._argo.kind:
             self._guarded(lambda: self._refresh(written), "warning")
         return Followed(
             tuple(self._problems),
@@ -102,9 +102,10 @@ class Follow:
         """
         self._problems = []
         arrived = [item for item in landed if item.arrives and self._can_await(item)]
-        remaining_seconds = self._late - time.monotonic()
+        remaining_seconds = self._deadline - time.monotonic()
         # the wait itself refreshes the Applications it waits for
-        if self._given.refresh and (remaining_seconds < _LEAST or self._given.refresh_parents):
+        wait_refreshes = remaining_seconds >= _LEAST and not self._options.refresh_parents
+        if self._options.refresh and not wait_refreshes:
             self._guarded(lambda: self._refresh(arrived), "warning")
         recoveries = self._recoveries(arrived, remaining_seconds) if arrived else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
@@ -114,35 +115,34 @@ class Follow:
         arrived: Sequence[LandedApplication],
         remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
+        """Return how the rolled-back Applications recover in the remaining time."""
         applications = _by_application(arrived)
-        """Return how the Applications recover in the remaining time."""
         # An Application may have sources in several repositories, but the command waits for one
         # commit.
-        waits = {
+        wait_commands = {
             key: f"image-update wait {key} --revision {items[0].commit}"
             for key, items in applications.items()
         }
         if remaining_seconds < _LEAST:
-            why = "--wait-timeout has run out"
-            return tuple(RolloutEnd(key, "unknown", why, hint) for key, hint in waits.items())
+            return _unknown_ends(wait_commands, "--wait-timeout has run out")
         self._argo.log("info", "waiting for the rolled-back Applications to recover")
         try:
             rows, errors = self._watched(applications, remaining_seconds)
         except TaskError as failure:
-            because = str(failure)
-            return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in waits.items())
+            return _unknown_ends(wait_commands, str(failure))
         rollout_ends = []
         for row in rows:
             key = row.application
             error = errors.get(key)
             if error:
-                rollout_ends.append(RolloutEnd(key, "unknown", bare(error, key), waits[key]))
+                because = message_without_name(error, key)
+                rollout_ends.append(RolloutEnd(key, "unknown", because, wait_commands[key]))
             elif row.state == "synced-and-healthy":
                 rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
             elif row.state in ("timed-out", "paused"):
-                rollout_ends.append(RolloutEnd(key, "late", row.because, waits[key]))
+                rollout_ends.append(RolloutEnd(key, "late", row.because, wait_commands[key]))
             else:
-                rollout_ends.append(RolloutEnd(key, "failed", told(row), row.hint))
+                rollout_ends.append(RolloutEnd(key, "failed", why_not_rolled_out(row), row.hint))
         return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -150,9 +150,10 @@ class Follow:
         try:
             work()
         except TaskError as error:
-            self._tell(error, severity)
+            self._add_problem(error, severity)
 
-    def _tell(self, error: TaskError, severity: Severity) -> None:
+    def _add_problem(self, error: TaskError, severity: Severity) -> None:
+        """Report an error as a problem with this severity."""
         trouble = error.trouble
         if severity == "warning":
             trouble = trouble.as_warning()
@@ -163,39 +164,36 @@ class Follow:
         kubernetes = self._argo.kubernetes()
         for members in _by_application(written).values():
             app = members[0].application
-            item = kubernetes.get(APPLICATIONS, app.namespace, app.name)
-            if item is None:
+            live_application = kubernetes.get(APPLICATIONS, app.namespace, app.name)
+            if live_application is None:
                 continue
-            changes = [
-                change_of(decision)
-                for landed in members
-                for decision in landed.decisions
-                if decision.verdict == "update"
-            ]
-            kubernetes.post(updated_event(item["metadata"], changes, time.time()))
+            changes: list[Change] = []
+            for landed in members:
+                updates = [item for item in landed.decisions if item.verdict == "update"]
+                changes += [change_of(decision) for decision in updates]
+            kubernetes.post(updated_event(live_application["metadata"], changes, time.time()))
 
     def _refresh(self, landed: Sequence[LandedApplication]) -> None:
+        """Have Argo CD compare these Applications, and their parents, with Git now."""
         keys = [(item.application.namespace, item.application.name) for item in landed]
         refresh(self._argo.api(), keys, self._argo.log)
-        refresh(
-            self._argo.api(),
-            self._parents(landed),
-            self._argo.log,
-        )
+        refresh(self._argo.api(), self._parents(landed), self._argo.log)
 
     def _parents(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
-        """Return the parents of the written Applications (app of apps),
-        if they are to be refreshed.
+        """Return (namespace, name) of the parents of the written Applications (app of apps), if
+        they are to be refreshed.
         """
-        if not self._given.refresh_parents:
+        if not self._options.refresh_parents:
             return []
         api = self._argo.api()
         keys = dict.fromkeys((item.application.namespace, item.application.name) for item in landed)
-        parents = (
-            parent_of(api.get_application(*key), self._settings.sources.argocd_namespace)
-            for key in keys
-        )
-        return [parent for parent in parents if parent is not None]
+        parents = []
+        for namespace, name in keys:
+            application = api.get_application(namespace, name)
+            parent = parent_of(application, self._settings.sources.argocd_namespace)
+            if parent is not None:
+                parents.append(parent)
+        return parents
 
     def _follow_requests(
         self,
@@ -203,18 +201,26 @@ class Follow:
         arrived: Sequence[LandedApplication],
         written: Sequence[LandedApplication],
     ) -> None:
-        """Wait for pull requests to be merged, and then for all rollouts."""
+        """Wait for pull requests to be merged, and then for all rollouts.
+
+        `arrived` are those of the `landed` Applications whose change is on the branch that Argo CD
+        deploys, and `written` are those of them that this run wrote.
+        """
         requested = [item for item in landed if item.request]
-        # the wait itself refreshes the Applications it waits for
-        if self._given.refresh and (requested or self._given.refresh_parents):
+        # the wait itself refreshes the Applications it waits for, but here it begins after the
+        # merge, and it does not refresh parents
+        if self._options.refresh and (requested or self._options.refresh_parents):
             self._guarded(lambda: self._refresh(written), "warning")
-        end = time.monotonic() + self._given.wait_timeout
-        merged, unmerged = _once_merged(requested, self._forge, end, self._argo.log)
+
+        deadline = time.monotonic() + self._options.wait_timeout
+        merged, unmerged = _once_merged(requested, self._forge, deadline, self._argo.log)
         for error in unmerged:
-            self._tell(error, "error")
+            self._add_problem(error, "error")
+
         awaited = [item for item in (*arrived, *merged) if self._can_await(item)]
         for item in landed:
-            if item not in arrived and not item.request:
+            is_on_head_branch = item not in arrived and not item.request
+            if is_on_head_branch:
                 head = next(decision.head for decision in item.decisions if decision.head)
                 self._warn_not_awaited(item, f"nothing will roll out until {head} is merged")
         if awaited:
@@ -226,26 +232,31 @@ class Follow:
         requested: Iterable[LandedApplication],
         merged: Iterable[LandedApplication],
     ) -> None:
-        """Mark an Application's rollout as failed if only a part of it has landed."""
-        landed_now = {(item.application.key, item.repo) for item in merged}
+        """Mark an Application's rollout as failed if only a part of its change has landed, because
+        one of the `requested` pull requests is not merged.
+        """
+        merged_keys = {(item.application.key, item.repo) for item in merged}
         for item in requested:
             key = item.application.key
-            if key in self._ends and (key, item.repo) not in landed_now:
+            is_merged = (key, item.repo) in merged_keys
+            if key in self._ends and not is_merged:
                 self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
 
     def _can_await(self, landed: LandedApplication) -> bool:
         """Return whether the Application has a source in the repository that was written. If it
         does not, add a warning.
         """
-        url = normal_url(landed.repo)
-        if not landed.commit:  # the live Application was patched
+        is_live_patch = not landed.commit
+        if is_live_patch:
             return True
+        url = normal_url(landed.repo)
         if any(normal_url(source.repo) == url for source in landed.application.sources):
             return True
         self._warn_not_awaited(landed, f"none of its sources is in {without_login(landed.repo)}")
         return False
 
     def _warn_not_awaited(self, landed: LandedApplication, why: str) -> None:
+        """Add a warning that this run does not wait for an Application."""
         hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
         self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
@@ -254,12 +265,16 @@ class Follow:
         applications: Mapping[str, Sequence[LandedApplication]],
         limit: float,
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-        """Wait for the rollouts of these Applications, as `watch` does."""
+        """Wait for the rollouts of these Applications (what landed, by key), at most for `limit`
+        seconds.
+
+        Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
+        """
         awaited = []
         for items in applications.values():
             judge = all_of([self._judge(item) for item in items])
-            if self._given.expect_image:
-                judge = _running(judge, expected(items, self._repository))
+            if self._options.expect_image:
+                judge = _also_running(judge, expected(items, self._repository))
             app = items[0].application
             awaited.append(Awaited(app.namespace, app.name, judge))
         argo = self._argo
@@ -269,66 +284,82 @@ class Follow:
             limit,
             argo.environ,
             argo.log,
-            refresh=self._given.refresh,
+            refresh=self._options.refresh,
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
         """Wait for the rollouts, and record how they ended, and which can be rolled back."""
         applications = _by_application(landed)
-        self._late = time.monotonic() + self._given.wait_timeout
-        rows, errors = self._watched(applications, self._given.wait_timeout)
+        self._deadline = time.monotonic() + self._options.wait_timeout
+        rows, errors = self._watched(applications, self._options.wait_timeout)
         for row in rows:
             key = row.application
             error = errors.get(key)
             if error:
-                self._problems.append(Problem(error.saying(bare(error, key)), application=key))
-            elif row.state in ROLLED_OUT:
-                # the outcome of a paused rollout is unknown, so its deployment stays in progress
-                if row.state != "paused":
-                    self._ends[key] = RolloutEnd(key, "healthy", row.because)
-                if row.warning:
-                    self._problems.append(warning(key, row.warning, row.hint))
-            else:
-                hint = self._way_out(row, applications[key])
-                trouble = Trouble("rollout", told(row), hint, exit=Exit.ROLLOUT)
+                trouble = error.saying(message_without_name(error, key))
                 self._problems.append(Problem(trouble, application=key))
-                self._ends[key] = RolloutEnd(key, "failed", told(row))
-                if row.begun and row.known and row.state in ("failed", "timed-out"):
-                    self._failures.append(Failure(tuple(applications[key]), told(row)))
-                elif self._settings.on_failure == "rollback":
-                    self._problems.append(not_undone(key, _why_not_undone(row)))
+            elif row.state in ROLLED_OUT:
+                self._record_success(row)
+            else:
+                self._record_failure(row, applications[key])
         failed = sum(row.state not in ROLLED_OUT for row in rows)
         if failed and len(rows) > 1:
             self._argo.log("error", f"{failed} of {len(rows)} Applications did not roll out")
 
+    def _record_success(self, row: RolloutState) -> None:
+        """Record a rollout that is complete or paused, and its warning."""
+        key = row.application
+        # the outcome of a paused rollout is unknown, so its deployment stays in progress
+        if row.state != "paused":
+            self._ends[key] = RolloutEnd(key, "healthy", row.because)
+        if row.warning:
+            self._problems.append(warning(key, row.warning, row.hint))
+
+    def _record_failure(self, row: RolloutState, landed: Sequence[LandedApplication]) -> None:
+        """Record a rollout that failed, and whether what landed can be rolled back."""
+        key = row.application
+        because = why_not_rolled_out(row)
+        trouble = Trouble("rollout", because, self._way_out(row, landed), exit=Exit.ROLLOUT)
+        self._problems.append(Problem(trouble, application=key))
+        self._ends[key] = RolloutEnd(key, "failed", because)
+        # only a failure after the sync of this change, and not just a lack of news, is undone
+        if row.begun and row.known and row.state in ("failed", "timed-out"):
+            self._failures.append(Failure(tuple(landed), because))
+        elif self._settings.on_failure == "rollback":
+            self._problems.append(not_undone(key, _why_not_undone(row)))
+
     def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
-        """Return the hint for a failed rollout: its page, and the command to roll back."""
+        """Return the hint for a failed rollout: its own hint, its page, and the command to roll
+        back, if a person has to do that.
+        """
+        hints = [row.hint] if row.hint else []
         page = self._argo.page(landed[0].application)
-        parts = [row.hint, f"see {page}" if page else ""]
+        if page:
+            hints.append(f"see {page}")
         has_failed = row.begun and row.state in ("failed", "timed-out")
-        by_hand = self._settings.on_failure != "rollback"
+        is_automatic = self._settings.on_failure == "rollback"
         is_in_git = all(item.commit for item in landed)
-        if has_failed and by_hand and is_in_git:
-            parts.append(f"to roll back: image-update rollback {row.application} --to previous")
-        return "; ".join(filter(None, parts))
+        if has_failed and is_in_git and not is_automatic:
+            hints.append(f"to roll back: image-update rollback {row.application} --to previous")
+        return "; ".join(hints)
 
     def _judge(self, landed: LandedApplication) -> Judge:
-        """Accept an Application that is synced to this commit or a later one,
-        or, without Git, to the patched spec.
+        """Return a function that judges the rollout of what landed in one Application.
+
+        It must be synced to the commit or a later one, or, if the live Application was patched, to
+        the patched spec.
         """
         if not landed.commit:
-            patched = judge_of(lambda _any: True, spec=True)
+            judge_patched = judge_of(lambda _any: True, spec=True)
             return lambda item, since, details: (
-                reverted(landed.decisions, item) or patched(item, since, details)
+                reverted(landed.decisions, item) or judge_patched(item, since, details)
             )
         sub = landed.decisions[0].subscription
-        return judge_of(
-            holding(
-                lambda revision: self._descends(sub, landed.repo, revision, landed.commit),
-                landed.commit,
-            ),
-            landed.repo,
-        )
+
+        def relation_to_commit(revision: str) -> str:
+            return self._descends(sub, landed.repo, revision, landed.commit)
+
+        return judge_of(holding(relation_to_commit, landed.commit), landed.repo)
 
 
 def _why_not_undone(row: RolloutState) -> str:
@@ -338,58 +369,71 @@ def _why_not_undone(row: RolloutState) -> str:
     return "no sync of this change has failed"
 
 
-def _running(judge: Judge, images: Sequence[Expected]) -> Judge:
-    """Accept a rollout only if these images are running as well."""
+def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
+    """Return an unknown end with the same reason for each Application; `hints` are by its key."""
+    return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in hints.items())
+
+
+def _also_running(judge: Judge, images: Sequence[Expected]) -> Judge:
+    """Return a judge that accepts a rollout only if these images are running as well."""
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
 def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
-    """Return what landed, by Application.
+    """Return what landed, by the Application's key.
 
     If something was written to a repository, leave out the items there that were not written.
     """
     grouped: dict[str, list[LandedApplication]] = {}
     for key, items in by_application(landed).items():
-        written_to = {item.repo for item in items if item.written}
-        grouped[key] = [item for item in items if item.written or item.repo not in written_to]
+        written_repos = {item.repo for item in items if item.written}
+        grouped[key] = [item for item in items if item.written or item.repo not in written_repos]
     return grouped
 
 
 def _once_merged(
     landed: Sequence[LandedApplication],
     forge: Callable[[str], Host],
-    end: float,
+    deadline: float,
     log: Log,
 ) -> tuple[list[LandedApplication], list[TaskError]]:
-    """Wait for pull requests to be merged. Return what landed, and why others were not merged.
+    """Wait until the deadline for the pull requests of the landed Applications to be merged.
 
-    Argo CD then sees the merge commit.
+    Return what is merged, with the merge commit, which Argo CD then sees, and an error for each
+    pull request that is not merged.
     """
-    ends: dict[tuple[str, str], Proposed | TaskError] = {}
+    merged_requests: dict[tuple[str, str], Proposed] = {}
+    errors: dict[tuple[str, str], TaskError] = {}
     merged: list[LandedApplication] = []
     for item in landed:
-        key = item.repo, item.request
-        if key not in ends:
+        key = (item.repo, item.request)
+        if key in errors:
+            continue
+        if key not in merged_requests:
             try:
-                ends[key] = _merged_request(forge(item.repo), item.request, end, log)
+                merged_requests[key] = _merged_request(
+                    forge(item.repo), item.request, deadline, log
+                )
             except TaskError as error:
-                ends[key] = error
-        request = ends[key]
-        if not isinstance(request, TaskError):
-            commit = request.merge_commit or item.commit
-            merged.append(replace(item, commit=commit, request=""))
-    return merged, [task_error for task_error in ends.values() if isinstance(task_error, TaskError)]
+                errors[key] = error
+                continue
+        commit = merged_requests[key].merge_commit or item.commit
+        merged.append(replace(item, commit=commit, request=""))
+    return merged, list(errors.values())
 
 
-def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
-    """Return the merged request. Raises `RolloutError` if it is closed, or not merged in time."""
+def _merged_request(forge: Host, number: str, deadline: float, log: Log) -> Proposed:
+    """Wait until a pull request is merged, and return it.
+
+    Raises `RolloutError` if it is closed, or not merged by the deadline.
+    """
     pause = _FIRST_PAUSE
-    logged = False
+    is_logged = False
     while True:
         try:
             request = forge.state(number)
         except UnreachableError:
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 raise
         else:
             if request.state == "merged":
@@ -397,14 +441,14 @@ def _merged_request(forge: Host, number: str, end: float, log: Log) -> Proposed:
             if request.state == "closed":
                 hint = "reopen it, or have a newer build open another request"
                 raise RolloutError(f"{request.url} was closed without being merged", hint=hint)
-            if time.monotonic() >= end:
+            if time.monotonic() >= deadline:
                 hint = "merge it, or pass a longer --wait-timeout"
                 raise RolloutError(f"{request.url} is not merged yet", hint=hint)
-            if not logged:
+            if not is_logged:
                 log("info", f"waiting for {request.url} to be merged")
-                logged = True
+                is_logged = True
         shutdown.check()
-        shutdown.sleep(min(pause, max(end - time.monotonic(), 0.1)))
+        shutdown.sleep(min(pause, max(deadline - time.monotonic(), 0.1)))
         pause = min(2 * pause, _LONGEST_PAUSE)
 
 
@@ -413,7 +457,8 @@ def updated_event(
     changes: Sequence[Change],
     now: float,
 ) -> dict[str, Any]:
-    """Return the Event that lists an Application's changed images. `now` is a Unix time.
+    """Return the Kubernetes Event that lists an Application's changed images. `metadata` is the
+    Application's, and `now` is a Unix time.
 
     The reason, type, and annotations are the same as AIU's, with images numbered from 0. The Event
     is in the Application's namespace: its owner looks there, and Kubernetes does not allow any
@@ -422,24 +467,25 @@ def updated_event(
     name = str(metadata.get("name", ""))
     namespace = str(metadata.get("namespace", ""))
     # in whole seconds, like `metav1.Time`
-    at = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    timestamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # made unique by the time, like the names that Kubernetes components generate
-    tail = f".{round(now * 1e9):x}"
+    suffix = f".{round(now * 1e9):x}"
+    event_name = name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):
-        fields = {
-            "full-image-name": change.image.name,
-            "image-name": change.name,
-            "old-tag": change.old,
-            "new-tag": change.new,
+        prefix = f"{_PREFIX}{number}"
+        annotations |= {
+            f"{prefix}/full-image-name": change.image.name,
+            f"{prefix}/image-name": change.name,
+            f"{prefix}/old-tag": change.old,
+            f"{prefix}/new-tag": change.new,
         }
-        annotations |= {f"{_PREFIX}{number}/{key}": value for key, value in fields.items()}
-    involved = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
+    object_version = {key: metadata[key] for key in ("resourceVersion", "uid") if metadata.get(key)}
     return {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {
-            "name": name[: _LONGEST_NAME - len(tail)].rstrip("-.") + tail,
+            "name": event_name,
             "namespace": namespace,
             "annotations": annotations,
         },
@@ -448,7 +494,7 @@ def updated_event(
             "kind": "Application",
             "name": name,
             "namespace": namespace,
-            **involved,
+            **object_version,
         },
         "source": {"component": COMPONENT},
         "reportingComponent": COMPONENT,
@@ -456,7 +502,7 @@ def updated_event(
         "type": "Normal",
         "reason": REASON,
         "message": f"Successfully updated application '{name}'"[:_LONGEST_MESSAGE],
-        "firstTimestamp": at,
-        "lastTimestamp": at,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
     }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from task import shutdown
 from task.after.deployments import ShownDeployments
@@ -29,7 +30,7 @@ from task.timestamps import epoch_seconds, of_unix
 BY = "image-update --on-failure rollback"
 LONGEST_CAUSE = 300  # characters of a cause that are quoted in a hold
 # What a report says about an Application after its rollback, before the cause.
-_AGAIN: Mapping[str, str] = {
+_RECOVERY_TEXTS: Mapping[str, str] = {
     "healthy": "the Application is healthy again",
     "late": "the Application is not healthy again yet",
     "failed": "the Application did not become healthy again",
@@ -39,28 +40,31 @@ MARK = "image-update-plan"
 
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
-    """Show deployments, refresh Argo CD, and wait.
+    """Show deployments, refresh Argo CD, and wait, as the job's options require.
 
     If the job says so, roll back updates whose rollouts failed.
     """
     job = delivered.job
     landed = delivered.outcome.landed
     seen = delivered.seen
-    source = delivered.job.deployed
+    source = job.deployed
     deployments = None
     if source:
         everyone = (*seen.everyone, *seen.outside)
         deployments = ShownDeployments(source, job, world, everyone)
         if source.waits_for_rollouts:
             deployments.begin(landed)
+
     followed = world.follow(landed)
     problems = followed.problems
     if deployments:
         problems += deployments.end(landed, followed)
-    if not job.undo or not followed.failures or shutdown.code():
+
+    has_failed = bool(followed.failures)
+    if not job.undo or not has_failed or shutdown.code():
         return Ended(problems=problems)
-    back, notes = undo(followed.failures, delivered, world)
-    return Ended(Outcome(commits=back.commits), problems + notes, back.decisions)
+    undone, undo_problems = undo(followed.failures, delivered, world)
+    return Ended(Outcome(commits=undone.commits), problems + undo_problems, undone.decisions)
 
 
 def undo(
@@ -68,34 +72,43 @@ def undo(
     delivered: Delivered,
     world: World,
 ) -> tuple[Outcome, tuple[Problem, ...]]:
-    """Roll back the updates whose rollouts failed,
-    unless Git has changed since this run wrote them.
+    """Roll back the updates whose rollouts failed, unless Git has changed since this run wrote
+    them.
 
-    The problems also say whether the Applications are healthy again.
+    Return the outcome, and the problems, which also say whether the Applications are healthy again.
     """
     job = delivered.job
     seconds_since_start = world.now() - delivered.began
     now = of_unix(int(epoch_seconds(job.terms.now) + seconds_since_start))
-    asks, problems = asks_to_undo(failures, delivered.matched.asks, now)
+    asks, ask_problems = asks_to_undo(failures, delivered.matched.asks, now)
     undone = Outcome()
     if asks:
         undone = deliver_all(Matched(tuple(asks)), job_to_undo(job, asks), world)
-    followed = world.follow_back([landed for landed in undone.landed if not landed.request])
+    merged_now = [landed for landed in undone.landed if not landed.request]
+    followed = world.follow_back(merged_now)
+    problems = (
+        *ask_problems,
+        *problems_of_rollback(undone, followed.recoveries),
+        *followed.problems,
+    )
+    return _with_rollbacks_marked(undone), problems
+
+
+def _with_rollbacks_marked(undone: Outcome) -> Outcome:
+    """Mark the commits that roll back an Application.
+
+    Other commits only record the failure of a version that has since been replaced in Git.
+    """
     rolled_back = {
         decision.subscription.application.key
         for decision in undone.decisions
         if decision.verdict == "update"
     }
-    # Other commits only record the failure of a version that has since been replaced in Git.
-    commits = tuple(
-        replace(commit, rollback=any(app in rolled_back for app in commit.applications))
-        for commit in undone.commits
-    )
-    return replace(undone, commits=commits), (
-        *problems,
-        *told_of(undone, followed.recoveries),
-        *followed.problems,
-    )
+    commits = []
+    for commit in undone.commits:
+        is_rollback = any(app in rolled_back for app in commit.applications)
+        commits.append(replace(commit, rollback=is_rollback))
+    return replace(undone, commits=tuple(commits))
 
 
 def asks_to_undo(
@@ -103,38 +116,34 @@ def asks_to_undo(
     asks: Iterable[Ask],
     now: str,
 ) -> tuple[list[Ask], list[Problem]]:
-    """Return an ask for each failed update that can be undone, and a warning with the reason for
-    each one that cannot.
+    """Return an ask (a request to decide about one image) for each failed update that can be
+    undone, and a warning with the reason for each one that cannot.
 
     `asks` are the run's asks. As for any rollback, `by_hand` decides about each ask, based on Git's
     state at that time.
     """
     # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
-    undoing = []
+    undo_asks = []
     problems = []
     for failure in failures:
-        updates = [
-            decision
-            for landed in failure.landed
-            for decision in landed.decisions
-            if decision.verdict == "update"
-        ]
+        decisions = chain.from_iterable(landed.decisions for landed in failure.landed)
+        updates = [decision for decision in decisions if decision.verdict == "update"]
         if not updates:
-            problems.append(
-                not_undone(failure.landed[0].application.key, "this run did not update it")
-            )
-        for decision in updates:
-            sub = decision.subscription
-            why = _why_impossible(decision)
-            if why:
-                problems.append(not_undone(sub.application.key, f"{sub.entry.image.name}: {why}"))
+            app = failure.landed[0].application.key
+            problems.append(not_undone(app, "this run did not update it"))
+        for update in updates:
+            sub = update.subscription
+            why_impossible = _why_impossible(update)
+            if why_impossible:
+                why = f"{sub.entry.image.name}: {why_impossible}"
+                problems.append(not_undone(sub.application.key, why))
                 continue
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
-            hold = Hold(f"the rollout of {decision.candidate.version} failed: {cause}", BY, now)
-            intent = Intent("undo", hold, whole=False, undone=decision)
-            undoing.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
-    return undoing, problems
+            hold = Hold(f"the rollout of {update.candidate.version} failed: {cause}", BY, now)
+            intent = Intent("undo", hold, whole=False, undone=update)
+            undo_asks.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
+    return undo_asks, problems
 
 
 def _why_impossible(decision: Decision) -> str:
@@ -154,13 +163,15 @@ def _why_impossible(decision: Decision) -> str:
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
-    """Return the job for these asks: a rollback without the build's source commit."""
-    kept = tuple(
-        (name, value)
-        for name, value in job.wording.trailers
-        if name != "Source-Commit" and not name.startswith(REFERENCE)
-    )
-    wording = replace(job.wording, command="rollback", trailers=kept)
+    """Return the job for these asks: a rollback whose commit messages do not name the source commit
+    of the failed build.
+    """
+    trailers = []
+    for name, value in job.wording.trailers:
+        is_about_source = name == "Source-Commit" or name.startswith(REFERENCE)
+        if not is_about_source:
+            trailers.append((name, value))
+    wording = replace(job.wording, command="rollback", trailers=tuple(trailers))
     return replace(
         job,
         command="rollback",
@@ -170,18 +181,18 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
     )
 
 
-def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
-    """Return a line for each update, whether it was undone or not. A failure is an error.
+def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
+    """Return a problem that describes the result for each update, whether it was undone or not. A
+    failure is an error.
 
-    The exit code is that of the failed rollout, which made the rollback necessary.
+    `recoveries` are the rollouts after the rollback. The exit code is that of the failed rollout,
+    which made the rollback necessary.
     """
     ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
-    proposed = {
-        app: commit.pull_request
-        for commit in undone.commits
-        if commit.pull_request
-        for app in commit.applications
-    }
+    pull_requests: dict[str, str] = {}  # by the Application's key
+    for commit in undone.commits:
+        if commit.pull_request:
+            pull_requests |= dict.fromkeys(commit.applications, commit.pull_request)
     problems = []
     for decision in undone.decisions:
         app = decision.subscription.application.key
@@ -190,13 +201,7 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
             message = f"{decision.candidate.reference}: {decision.unchecked.message}"
             problems.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
-            problems.append(
-                _rollback_line(
-                    decision,
-                    proposed.get(app),
-                    ends.get(app),
-                )
-            )
+            problems.append(_rollback_line(decision, pull_requests.get(app), ends.get(app)))
         elif verdict.verdict == "error":
             trouble = replace(verdict.trouble, message=f"not rolled back: {verdict.because}")
             problems.append(Problem(trouble, application=app))
@@ -207,22 +212,30 @@ def told_of(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Prob
 
 
 def _rollback_line(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
-    """Return the line for an image that was rolled back, or that a request will roll back."""
+    """Return the problem that describes the rollback of an image.
+
+    `request` is the pull request that will roll it back, and `end` is how the rollout after the
+    rollback ended. Each is None if there is none.
+    """
     app = decision.subscription.application.key
     name = decision.subscription.entry.image.name
     version = decision.candidate.version
     hint = f"once the cause is fixed: image-update release {app}"
     if request:
         return warning(app, f"{request} rolls {name} back to {version}", hint)
-    rolled_back = f"rolled back: {name} is held at {version}"
+    message = f"rolled back: {name} is held at {version}"
     if not end:
-        return warning(app, rolled_back, hint)
-    recovery = f"{_AGAIN[end.state]}: {end.because}" if end.because else _AGAIN[end.state]
-    hints = f"{end.hint}; {hint}" if end.hint else hint
-    line = warning(app, f"{rolled_back}; {recovery}", hints)
+        return warning(app, message, hint)
+    message = f"{message}; {_RECOVERY_TEXTS[end.state]}"
+    if end.because:
+        message = f"{message}: {end.because}"
+    if end.hint:
+        hint = f"{end.hint}; {hint}"
+    problem = warning(app, message, hint)
     if end.state == "failed":
-        return replace(line, trouble=replace(line.trouble, severity="error", exit=Exit.ROLLOUT))
-    return line
+        trouble = replace(problem.trouble, severity="error", exit=Exit.ROLLOUT)
+        return replace(problem, trouble=trouble)
+    return problem
 
 
 def not_undone(app: str, why: str) -> Problem:
@@ -240,25 +253,27 @@ def warning(app: str, message: str, hint: str) -> Problem:
 
 
 def commented(report: Report, job: Job, world: World) -> Report:
-    """Post the plan, or the result of `check`, as a comment.
+    """Post the plan, or the result of `check`, as a comment on the pull request.
 
     Return the report, with a warning if the comment could not be posted. That is not an error,
     because the report itself is correct, and a fork's pipeline may not post comments.
     """
     if job.comment is None:
         return report
-    what = "result" if kind_of(job.command).judges else "plan"
+    content = "result" if kind_of(job.command).judges else "plan"
     try:
         comments = world.comments(job.comment.repository)
-        html = comments.forge not in WITHOUT_HTML
-        mark = (HIDDEN if html else HIDDEN_WITHOUT_HTML).format(MARK, job.comment.key)
+        accepts_html = comments.forge not in WITHOUT_HTML
+        # an invisible text, by which a later run recognizes the comment
+        mark_template = HIDDEN if accepts_html else HIDDEN_WITHOUT_HTML
+        mark = mark_template.format(MARK, job.comment.key)
         after_summary = f"\n{mark}\n"
-        room = longest_body(comments.forge) - len(after_summary)
-        text = summary(as_json(report), room, html=html) + after_summary
+        longest_summary = longest_body(comments.forge) - len(after_summary)
+        text = summary(as_json(report), longest_summary, html=accepts_html) + after_summary
         page = comments.put(job.comment.number, mark, text)
     except TaskError as error:
-        message = f"could not post the {what} as a comment: {error.message}"
+        message = f"could not post the {content} as a comment: {error.message}"
         problem = Problem(error.saying(message).as_warning())
         return replace(report, problems=(*report.problems, problem))
-    world.log("info", f"posted the {what} as a comment: {page}")
+    world.log("info", f"posted the {content} as a comment: {page}")
     return report

@@ -58,7 +58,7 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for all Applications and show progress.
+    """Wait for the rollouts of all Applications, at most for `limit` seconds, and show progress.
 
     Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
     """
@@ -70,9 +70,18 @@ def watch(
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """Return a judge that accepts these revisions in sources from one repository ("" means any)."""
-    ours = partial(same, repository)
-    return lambda item, since, details: judge(item, Wanted(accepts, since, ours, spec), details)
+    """Return a function that judges a rollout of one of the accepted revisions.
+
+    Only sources from the repository must be at such a revision ("" means all sources). With `spec`,
+    Argo CD must have compared with the Application's current spec.
+    """
+    is_in_repository = partial(same, repository)
+
+    def judge_revision(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+        wanted = Wanted(accepts, since, applies_to=is_in_repository, needs_current_spec=spec)
+        return judge(item, wanted, details)
+
+    return judge_revision
 
 
 def same(repository: str, other: str) -> bool:
@@ -87,45 +96,48 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
     return [str(source["repoURL"]) for source in sources if source.get("repoURL")]
 
 
-def holding(asked: Callable[[str], str], commit: str) -> Callable[[str], bool]:
-    """Return a function that returns whether a revision contains a commit:
-    it is that commit, or `asked` reports it as later ("newer"). If the result is unknown, the query
-    is repeated after a while.
+def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[str], bool]:
+    """Return a function that returns whether a revision contains a commit.
+
+    It does if it is that commit, or if it is later, which `relation_to_commit` finds out ("newer",
+    "same", "older", or "unrelated"). If it cannot, it is called again after a while.
     """
-    known: dict[str, bool] = {}  # whether a revision contains the commit
+    contains_by_revision: dict[str, bool] = {}
     next_query: dict[str, float] = {}  # when to repeat a query whose result was unknown
 
-    def holds(revision: str) -> bool:
+    def contains_commit(revision: str) -> bool:
         if accepts(commit, revision):
             return True
         if not revision:
             return False
-        if revision in known:
-            return known[revision]
+        if revision in contains_by_revision:
+            return contains_by_revision[revision]
         if monotonic() < next_query.get(revision, 0.0):
             return False
-        relation = asked(revision)
+        relation = relation_to_commit(revision)
         if relation not in _KNOWN_RELATIONS:
             next_query[revision] = monotonic() + _AGAIN
             return False
-        known[revision] = relation in ("newer", "same")
-        return known[revision]
+        contains_by_revision[revision] = relation in ("newer", "same")
+        return contains_by_revision[revision]
 
-    return holds
+    return contains_commit
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Combine judges: return the first result that is not rolled out, else a result that is unsure
+    """Return a function that judges a rollout by all of the judges.
+
+    It returns the result that matters most: one that is not rolled out, or else one that is unsure
     or paused.
     """
     if len(judges) == 1:
         return judges[0]
 
-    def judged(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
+    def judge_by_all(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         rollouts = [judge(item, since, details) for judge in judges]
         return max(rollouts, key=_concern)
 
-    return judged
+    return judge_by_all
 
 
 def _concern(rollout: Rollout) -> tuple[bool, bool, bool]:
@@ -134,17 +146,18 @@ def _concern(rollout: Rollout) -> tuple[bool, bool, bool]:
 
 
 def accepts(revision: str, other: str) -> bool:
-    """Return whether the other revision is the wanted one, which may be abbreviated."""
-    return other == revision or (len(revision) < _FULL and other.startswith(revision))
+    """Return whether the other revision is `revision`, which may be abbreviated."""
+    is_abbreviated = len(revision) < _FULL
+    return other == revision or (is_abbreviated and other.startswith(revision))
 
 
 def rollout_error(
     rows: Iterable[RolloutState],
     errors: Mapping[str, TaskError] = {},
 ) -> TaskError | None:
-    """Return the error for rollouts that did not succeed, or None.
+    """Return the error for rollouts that did not succeed, or None if all did.
 
-    API errors come first.
+    `errors` are those of Argo CD's API. If there are any, return the most important one.
     """
     if errors:
         return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
@@ -162,19 +175,20 @@ def display(
     environ: Mapping[str, str],
     limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
-    """Display each sight. In a CI job, log one line per change.
+    """Yield a function that shows all rollouts at one moment.
 
-    A failure is not logged as an error here, because the command's error repeats it at the end,
-    with a hint.
+    It updates a table on a terminal. In a CI job or without a terminal, it logs one line per
+    change. A failure is not logged as an error here, because the command's error repeats it at the
+    end, with a hint.
     """
 
-    def tell(sight: Sight) -> None:
+    def log_changes(sight: Sight) -> None:
         for row in sight.changed:
             log("info", line(replace(row, hint="")))
 
     console = None if environ.get("CI") else log.console
     if console is None:
-        yield tell
+        yield log_changes
         return
     live = Live(
         console=console,
@@ -182,12 +196,14 @@ def display(
         redirect_stdout=False,
         redirect_stderr=False,
     )
+
+    def update_table(sight: Sight) -> None:
+        table = picture(sight.rows, sight.seconds, limit, console.size)
+        live.update(table, refresh=True)
+
     try:
         live.start()
-        yield lambda sight: live.update(
-            picture(sight.rows, sight.seconds, limit, console.size),
-            refresh=True,
-        )
+        yield update_table
     finally:
         with shutdown.shield():  # restores the cursor
             live.stop()
@@ -199,51 +215,69 @@ def picture(
     limit: float,
     size: ConsoleDimensions,
 ) -> RenderableType:
-    """Draw one line per Application, cut to the terminal's width, after `seconds` of `limit`.
+    """Return a drawing of a progress bar, after `seconds` of `limit`, and of one line per
+    Application, cut to the terminal's width.
 
     If they do not all fit the height, failed Applications come first, then those in progress.
     """
-    most = max(size.height, 4) - 2  # without the bar, and the cursor's line
-    shown = rows
-    if len(rows) > most:
-        by_rank = sorted(rows, key=lambda row: MARKS[row.state][2])
-        shown = by_rank[: most - 1]  # the last line has the number of the others
-    done = sum(row.state == "synced-and-healthy" for row in rows)
-    bar = Table.grid(padding=(0, 1))
-    bar.add_row(
-        ProgressBar(
-            total=max(len(rows), 1),
-            completed=done if rows else 1,
-            width=20,
-        ),
-        Text(f"{done} of {len(rows)} rolled out, {_minutes(seconds)} of {_minutes(limit)}"),
+    most_lines = max(size.height, 4) - 2  # without the bar, and the cursor's line
+    if len(rows) <= most_lines:
+        return Group(_progress_bar(rows, seconds, limit), _table_of(rows, size.width))
+    by_rank = sorted(rows, key=lambda row: MARKS[row.state][2])
+    shown_rows = by_rank[: most_lines - 1]  # the last line has the number of the others
+    return Group(
+        _progress_bar(rows, seconds, limit),
+        _table_of(shown_rows, size.width),
+        Text(f"   and {len(rows) - len(shown_rows)} more"),
     )
-    widest = max((cell_len(printable(row.application)) for row in shown), default=0)
+
+
+def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
+    """Return a bar with the number of completed rollouts, after `seconds` of `limit`."""
+    completed = sum(row.state == "synced-and-healthy" for row in rows)
+    bar = ProgressBar(
+        total=max(len(rows), 1),
+        completed=completed if rows else 1,
+        width=20,
+    )
+    label = f"{completed} of {len(rows)} rolled out, {_minutes(seconds)} of {_minutes(limit)}"
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(bar, Text(label))
+    return grid
+
+
+def _table_of(rows: Sequence[RolloutState], width: int) -> Table:
+    """Return a table with a line for each rollout: its mark, its Application, and the reason.
+
+    `width` is the terminal's. The Applications take at most half of it.
+    """
+    longest_name = max((cell_len(printable(row.application)) for row in rows), default=0)
     table = Table.grid(padding=(0, 1), expand=True)
     table.add_column(width=2)
-    table.add_column(width=min(widest, size.width // 2), no_wrap=True)
+    table.add_column(width=min(longest_name, width // 2), no_wrap=True)
     table.add_column(ratio=1, no_wrap=True)
-    for row in shown:
+    for row in rows:
         mark, style, _rank = MARKS[row.state]
         table.add_row(
             Text(mark, style),
             Text(printable(row.application)),
             Text(printable(row.because)),
         )
-    more = [Text(f"   and {len(rows) - len(shown)} more")] if len(shown) < len(rows) else []
-    return Group(bar, table, *more)
+    return table
 
 
 def line(row: RolloutState) -> str:
-    """Return the log line for one change."""
-    hint = f"; {printable(row.hint)}" if row.hint and row.ended else ""
+    """Return the log line for the state of one rollout."""
+    hint = ""
+    if row.hint and row.ended:
+        hint = f"; {printable(row.hint)}"
     return (
         f"{printable(row.application)}: {row.state} after {_minutes(row.seconds)}:"
         f" {printable(row.because)}{hint}"
     )
 
 
-def told(row: RolloutState) -> str:
+def why_not_rolled_out(row: RolloutState) -> str:
     """Return what happened to an Application that did not roll out."""
     because = printable(row.because)
     if row.state == "timed-out":
@@ -252,21 +286,23 @@ def told(row: RolloutState) -> str:
 
 
 def summary(rows: Sequence[RolloutState]) -> str:
-    """Return a sentence about the failures.
+    """Return a sentence about the Applications that did not roll out. There must be at least one.
 
-    If several Applications did not roll out, it only lists their names.
+    If several Applications were awaited, the sentence only lists their names.
     """
     failed = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
-        return f"{printable(failed[0].application)}: {told(failed[0])}"
+        return f"{printable(failed[0].application)}: {why_not_rolled_out(failed[0])}"
     names = and_more([printable(row.application) for row in failed])
     return f"{len(failed)} of {len(rows)} Applications did not roll out: {names}"
 
 
-def _minutes(seconds: float) -> str:
-    """Return a duration: `42 s`, `3:05 min`, or `1:03:05`."""
-    all_minutes, rest = divmod(int(seconds), 60)
+def _minutes(duration: float) -> str:
+    """Return a duration, which is in seconds, as `42 s`, `3:05 min`, or `1:03:05`."""
+    all_minutes, seconds = divmod(int(duration), 60)
     hours, minutes = divmod(all_minutes, 60)
     if hours:
-        return f"{hours}:{minutes:02}:{rest:02}"
-    return f"{minutes}:{rest:02} min" if minutes else f"{rest} s"
+        return f"{hours}:{minutes:02}:{seconds:02}"
+    if minutes:
+        return f"{minutes}:{seconds:02} min"
+    return f"{seconds} s"

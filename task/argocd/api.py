@@ -14,9 +14,9 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from task.argocd.application_store import key_of, trouble
+from task.argocd.application_store import key_of, pod_problem
 from task.argocd.connection import Connection, connection
-from task.argocd.rollout_causes import ADVICE, crashing, passing
+from task.argocd.rollout_causes import ADVICE, crashing_pods, is_transient
 from task.errors import (
     AbsentError,
     Malformed,
@@ -64,75 +64,72 @@ class ArgoCDApi:
 
     def __init__(
         self,
-        given: Connection,
+        options: Connection,
         environ: Mapping[str, str],
         *,
         namespace: str = "argocd",
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`given` comes from options; environment variables provide missing values.
+        """`options` come from the command line. Environment variables provide missing values.
 
-        Raises `UsageError` if they contradict each other.
+        Raises `UsageError` if they contradict each other, or name a file that cannot be read.
         """
         try:
-            self._to = connection(given, environ)
+            self._connection = connection(options, environ)
         except Malformed as error:
             raise UsageError(error.message, hint=error.hint) from None
-        files = (self._to.ca_file, self._to.certificate, self._to.key, self._to.token_file)
-        for path in filter(None, files):
-            try:
-                check_file(path)
-            except (OSError, ValueError) as error:
-                why = getattr(error, "strerror", None) or "it is not a path"
-                raise UsageError(
-                    f"Argo CD: cannot read {path!r}: {why}",
-                    hint="specify a readable file",
-                ) from None
+        _check_files_of(self._connection)
         self.namespace = namespace
         self._http = self._client(limits, log)
-        self._quick = self._client(
-            replace(limits, silence=min(limits.silence, REFRESH_PATIENCE)),
-            log,
-        )
+        # a refresh waits less than other requests, because it completes without us
+        refresh_limits = replace(limits, silence=min(limits.silence, REFRESH_PATIENCE))
+        self._refresh_http = self._client(refresh_limits, log)
 
     def _client(self, limits: Limits, log: Callable[[str], None]) -> Http:
-        to = self._to
+        """Return an HTTP client for the server. It sends the credentials with each request."""
+        certificate = None
+        if self._connection.certificate:
+            certificate = (self._connection.certificate, self._connection.key)
         return Http(
-            to.base,
+            self._connection.base,
             login=self._login,
-            ca_file=to.ca_file,
-            verify=not to.insecure,
-            certificate=(to.certificate, to.key) if to.certificate else None,
+            ca_file=self._connection.ca_file,
+            verify=not self._connection.insecure,
+            certificate=certificate,
             limits=limits,
             log=log,
         )
 
     def _login(self) -> dict[str, str]:
-        """Return the token and the given headers.
+        """Return the HTTP headers with the token, and the headers set by the user.
 
-        Both are sent only to this origin, because headers may contain a proxy's credentials.
+        All are sent only to this origin, because headers may contain a proxy's credentials.
         """
-        headers = {header: value.reveal() for header, value in self._to.headers}
-        if token := self._token():
+        headers = {name: value.reveal() for name, value in self._connection.headers}
+        token = self._token()
+        if token:
             headers["Authorization"] = f"Bearer {token}"
         return headers
 
     def _token(self) -> str:
-        """Return the token. It is read again each time, because the file may be renewed during a
-        run.
+        """Return the token, or "" if none is set. Raises `SourceAccessError`.
+
+        A token file is read again each time, because it may be renewed during a run.
         """
-        if not self._to.token_file:
-            token = self._to.token.reveal()
-        else:
+        path = self._connection.token_file
+        if path:
             try:
-                token = read_text(self._to.token_file).strip()
+                token = read_text(path).strip()
             except (OSError, UnicodeDecodeError):
                 raise SourceAccessError(
-                    f"cannot read Argo CD's token file: {self._to.token_file!r}",
+                    f"cannot read Argo CD's token file: {path!r}",
                     hint="make it readable",
                 ) from None
-        if not (token.isascii() and token.isprintable()) or " " in token:
+        else:
+            token = self._connection.token.reveal()
+        fits_in_a_header = token.isascii() and token.isprintable() and " " not in token
+        if not fits_in_a_header:
             raise SourceAccessError(
                 "Argo CD's token is not valid: it contains spaces or other characters that are not"
                 " allowed in a token",
@@ -148,30 +145,34 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token has access to, with only these `fields`, or
-        complete if there are none.
+        """Return the Applications that the token has access to.
+
+        Each has only these `fields`, such as "metadata.name". With an empty `fields`, each is
+        complete.
         """
-        full_names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
+        requested_fields = None
+        if fields:
+            names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
+            requested_fields = ",".join(names)
         params: dict[str, Any] = {
-            "fields": ",".join(full_names) if fields else None,
+            "fields": requested_fields,
             "projects": list(projects) or None,
             "selector": selector or None,
             "appNamespace": namespace or None,
         }
-        found = self._ask(
+        response = self._ask(
             "GET",
             "/api/v1/applications",
             "applications, get, */*",
             "the list of Applications",
             params,
         )
-        items = found.get("items") or []
-        if not isinstance(items, list):
+        if not isinstance(response.get("items") or [], list):
             raise SourceDownError(
                 "Argo CD returned something other than a list of Applications",
                 hint=_SERVER,
             )
-        return [{**KIND, **item} for item in mappings(found, "items")]
+        return [{**KIND, **item} for item in mappings(response, "items")]
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application that the token has access to.
@@ -188,8 +189,8 @@ class ArgoCDApi:
         """
         params = {**self._namespace_param(namespace), "project": project or None}
         permission, subject = self._permission("get", namespace, name)
-        found = self._ask("GET", _path(name), permission, subject, params)
-        return {**KIND, **found}
+        application = self._ask("GET", _path(name), permission, subject, params)
+        return {**KIND, **application}
 
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD compare the Application with Git now. Return when the comparison is done, or
@@ -198,12 +199,13 @@ class ArgoCDApi:
         params = {"refresh": "normal", **self._namespace_param(namespace)}
         permission, subject = self._permission("get", namespace, name)
         try:
-            answer = self._quick.ask("GET", _path(name), params=params, again=False)
+            response = self._refresh_http.ask("GET", _path(name), params=params, again=False)
         except NoAnswerError as error:
             if error.kind == "slow":
-                return
-            raise unreachable(error, self._to) from None
-        self._json_object(answer, permission, subject)
+                return  # Argo CD still completes the refresh
+            raise unreachable(error, self._connection) from None
+        # the content does not matter, but this raises the error of an unsuccessful response
+        self._json_object(response, permission, subject)
 
     def patch_application(
         self,
@@ -229,12 +231,12 @@ class ArgoCDApi:
         """Return the Application's live resources, down to its pods, each with its health.
 
         The tree does not include exit codes of containers, so the first few crashing pods are read
-        too.
+        too, and their messages are added.
         """
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
         tree = self._ask("GET", f"{_path(name)}/resource-tree", permission, subject, params)
-        for node in crashing(tree)[:CRASHED]:
+        for node in crashing_pods(tree)[:CRASHED]:
             pod_params = {
                 **params,
                 "kind": "Pod",
@@ -242,10 +244,13 @@ class ArgoCDApi:
                 "namespace": text(node, "namespace"),
                 "resourceName": text(node, "name"),
             }
+            # without the pod, the tree is only less detailed
             with suppress(SourceError, ValueError):
-                found = self._ask("GET", f"{_path(name)}/resource", permission, subject, pod_params)
-                pod = parsed_json(text(found, "manifest"))
-                _reason, message = trouble(mapping(pod, "status"))
+                resource = self._ask(
+                    "GET", f"{_path(name)}/resource", permission, subject, pod_params
+                )
+                pod = parsed_json(text(resource, "manifest"))
+                _reason, message = pod_problem(mapping(pod, "status"))
                 if message:
                     node["health"]["message"] = message  # `node` is a part of `tree`
         return tree
@@ -260,13 +265,8 @@ class ArgoCDApi:
         """Return an ApplicationSet."""
         path = f"/api/v1/applicationsets/{path_part(name)}"
         permission = f"applicationsets, get, <project>/{name}"
-        return self._ask(
-            "GET",
-            path,
-            permission,
-            f"ApplicationSet {name}",
-            {"appsetNamespace": namespace or None},
-        )
+        params = {"appsetNamespace": namespace or None}
+        return self._ask("GET", path, permission, f"ApplicationSet {name}", params)
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
         """Return an AppProject. AppProjects are in the control plane's namespace."""
@@ -288,14 +288,15 @@ class ArgoCDApi:
             page = web_page(text(settings, "url"))
             if page:
                 return page.rstrip("/")
-        host = self._to.server.partition(":")[0]
+
+        host = self._connection.server.partition(":")[0]
         is_public = "." in host and not _IN_CLUSTER.search(host)
-        return self._to.base if is_public else ""
+        return self._connection.base if is_public else ""
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
-        self._quick.close()
+        self._refresh_http.close()
 
     def _ask(
         self,
@@ -306,49 +307,77 @@ class ArgoCDApi:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | None = None,
     ) -> dict[str, Any]:
+        """Send a request, and return the JSON object in the response.
+
+        `permission` (the RBAC permission that the request requires) and `subject` (the object that
+        it is about) are for error messages. Raises `TaskError`.
+        """
         try:
-            answer = self._http.ask(method, path, params=params, json=body)
+            response = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
-            raise unreachable(error, self._to) from None
-        return self._json_object(answer, permission, subject, patched=method == "PATCH")
+            raise unreachable(error, self._connection) from None
+        return self._json_object(response, permission, subject, patched=method == "PATCH")
 
     def _json_object(
         self,
-        answer: Response,
+        response: Response,
         permission: str,
         subject: str,
         *,
         patched: bool = False,
     ) -> dict[str, Any]:
-        """Return the JSON object from a successful response. Raises our own error for any other
-        response.
+        """Return the JSON object in a successful response. Raises the error that describes any
+        other response.
+
+        `permission`, `subject`, and `patched` (whether the request was a patch) are for the error.
         """
+        is_from_server = origin(response.url) == origin(self._connection.base)
         # the gateway does not return any other success status
-        if answer.status == 200 and origin(answer.url) == origin(self._to.base):
+        if response.status == 200 and is_from_server:
             try:
-                found = answer.json()
+                content = response.json()
             except ValueError:
-                found = None
-            if isinstance(found, dict):
-                return found
+                content = None
+            if isinstance(content, dict):
+                return content
+
         # These must not appear in any message, even if the server sends them.
-        headers = (value.reveal() for _, value in self._to.headers)
+        headers = (value.reveal() for _name, value in self._connection.headers)
         secrets = tuple(filter(None, (self._token(), *headers)))
-        raise explained(answer, self._to, permission, subject, secrets, patched=patched)
+        raise explained(response, self._connection, permission, subject, secrets, patched=patched)
 
     def _namespace_param(self, namespace: str) -> dict[str, str]:
         return {"appNamespace": namespace} if namespace else {}
 
     def _permission(self, action: str, namespace: str, name: str) -> tuple[str, str]:
-        """Return the RBAC permission that the action requires, and the object that it is for."""
-        elsewhere = f"{namespace}/" if namespace not in ("", self.namespace) else ""
-        return (
-            f"applications, {action}, <project>/{elsewhere}{name}",
-            f"{namespace or self.namespace}/{name}",
-        )
+        """Return the RBAC permission that an action on an Application requires, and the
+        Application's `namespace/name`.
+
+        In the permission, the control plane's own namespace is omitted.
+        """
+        is_in_other_namespace = namespace not in ("", self.namespace)
+        object_name = f"{namespace}/{name}" if is_in_other_namespace else name
+        permission = f"applications, {action}, <project>/{object_name}"
+        return permission, f"{namespace or self.namespace}/{name}"
+
+
+def _check_files_of(connection: Connection) -> None:
+    """Raise `UsageError` if a file with a certificate, a key, or the token cannot be read."""
+    files = (connection.ca_file, connection.certificate, connection.key, connection.token_file)
+    for path in filter(None, files):
+        try:
+            check_file(path)
+        except (OSError, ValueError) as error:
+            # a ValueError, such as for a null byte in the path, has no `strerror`
+            reason = getattr(error, "strerror", None) or "it is not a path"
+            raise UsageError(
+                f"Argo CD: cannot read {path!r}: {reason}",
+                hint="specify a readable file",
+            ) from None
 
 
 def _path(name: str) -> str:
+    """Return the URL path of an Application."""
     if name in ("", ".", ".."):
         raise SourceError(
             f"{name!r} is not a valid Application name",
@@ -357,8 +386,8 @@ def _path(name: str) -> str:
     return f"/api/v1/applications/{path_part(name)}"
 
 
-def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
-    """Return the error for a request without a response."""
+def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
+    """Return the error for a request that did not get a response, with a hint for its cause."""
     message = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (
@@ -376,107 +405,116 @@ def unreachable(error: NoAnswerError, to: Connection) -> TaskError:
             message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
-    plain = "" if error.kind == "slow" or to.plaintext else " (and --argocd-plaintext)"
-    return SourceDownError(message, hint=f"{_SERVER}{plain}")
+    may_lack_tls = error.kind != "slow" and not connection.plaintext
+    plaintext_hint = " (and --argocd-plaintext)" if may_lack_tls else ""
+    return SourceDownError(message, hint=f"{_SERVER}{plaintext_hint}")
 
 
 def explained(
-    answer: Response,
-    to: Connection,
+    response: Response,
+    connection: Connection,
     permission: str,
     subject: str,
     secrets: tuple[str, ...],
     *,
     patched: bool = False,
 ) -> Exception:
-    """Return the error for an unsuccessful response.
+    """Return the error that explains an unsuccessful response.
 
-    `Outpaced` is only for a patch: the caller decides again.
+    `permission` is the RBAC permission that the request requires, `subject` is the object that it
+    is about, and `secrets` must not appear in the message. `Outpaced` is only for a patch
+    (`patched`): the Application has changed in the meantime, and the caller decides again.
     """
-    if origin(answer.url) != origin(to.base):
-        return _redirected(answer, to)
-    code, message = _grpc_message(answer, secrets)
-    low = message.lower()
+    if origin(response.url) != origin(connection.base):
+        return _redirected(response, connection)
+
+    code, message = _grpc_message(response, secrets)
+    lowercase_message = message.lower()
     # Client errors may also have the code 2 (unknown), with status 500.
-    conflict = answer.status == 409 or any(sign in low for sign in _MEANWHILE)
-    if patched and conflict:
+    is_conflict = response.status == 409 or any(sign in lowercase_message for sign in _MEANWHILE)
+    if patched and is_conflict:
         return Outpaced(f"{subject}: {message}")
-    not_from_api = _not_from_api(answer, to) if code is None else None
-    if not_from_api:
-        return not_from_api
-    if answer.status == 401:
-        return _unauthenticated(message, to)
-    if answer.status == 403:
+
+    if code is None:
+        not_from_api = _not_from_api(response, connection)
+        if not_from_api:
+            return not_from_api
+    if response.status == 401:
+        return _unauthenticated(message, connection)
+    if response.status == 403:
         return _forbidden(message, permission, subject)
-    if answer.status == 404 and code == _NOT_FOUND:
+    if response.status == 404 and code == _NOT_FOUND:
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
-    if "parsing the selector" in low:
+    if "parsing the selector" in lowercase_message:
         return UsageError(
             f"--selector: Argo CD says: {message}",
             hint="use a=b, a!=b, a in (b,c), a, or !a",
         )
-    return _other_error(
-        answer.status,
-        f"{subject}: Argo CD says: {message or 'nothing'} ({answer.status})",
-        message,
-    )
+    full_message = f"{subject}: Argo CD says: {message or 'nothing'} ({response.status})"
+    return _other_error(response.status, full_message, lowercase_message)
 
 
-def _redirected(answer: Response, to: Connection) -> SourceAccessError:
-    hint = (
-        "omit --argocd-plaintext"
-        if to.plaintext
-        else "pass the headers that the proxy requires: --argocd-header"
-    )
+def _redirected(response: Response, connection: Connection) -> SourceAccessError:
+    """Return the error for a response from a different server than the configured one."""
+    if connection.plaintext:
+        hint = "omit --argocd-plaintext"
+    else:
+        hint = "pass the headers that the proxy requires: --argocd-header"
     return SourceAccessError(
-        f"Argo CD's server redirects to {origin(answer.url)}, and the token is not sent to other"
+        f"Argo CD's server redirects to {origin(response.url)}, and the token is not sent to other"
         " servers",
         hint=hint,
     )
 
 
-def _unauthenticated(message: str, to: Connection) -> SourceAccessError:
-    what = (
-        "Argo CD does not accept the token"
-        if to.token or to.token_file
-        else "Argo CD requires a token, and none is set"
+def _unauthenticated(message: str, connection: Connection) -> SourceAccessError:
+    """Return the error for a 401. `message` is Argo CD's."""
+    if connection.token or connection.token_file:
+        problem = "Argo CD does not accept the token"
+    else:
+        problem = "Argo CD requires a token, and none is set"
+    return SourceAccessError(f"{problem} ({message or 'unauthenticated'})", hint=_TOKEN)
+
+
+def _other_error(status: int, full_message: str, argocd_message: str) -> TaskError:
+    """Return the error for a response that can only be identified by Argo CD's message (in lower
+    case) or its status. `full_message` is the error's message.
+    """
+    cannot_render = (
+        "unable to generate manifests" in argocd_message
+        or "repository not accessible" in argocd_message
     )
-    return SourceAccessError(f"{what} ({message or 'unauthenticated'})", hint=_TOKEN)
-
-
-def _other_error(status: int, said: str, message: str) -> TaskError:
-    """Return the error for a response that is only identified by its text or status."""
-    low = message.lower()
-    if "unable to generate manifests" in low or "repository not accessible" in low:
+    if cannot_render:
         # Argo CD accepts a patch only after its repository server has rendered the patched
         # manifests.
-        if passing(message):
+        if is_transient(argocd_message):
             return SourceDownError(
-                said,
+                full_message,
                 hint="Argo CD's repository server could not generate the manifests: run it again",
             )
         hint = (
             "the manifests cannot be generated with this change: correct the Application's source"
             " or its parameters"
         )
-        return SourceError(said, hint=hint)
-    if any(sign in low for sign in _MALFORMED):
+        return SourceError(full_message, hint=hint)
+    if any(sign in argocd_message for sign in _MALFORMED):
         return SourceError(
-            said,
+            full_message,
             hint="the Application is not structured as Image Update expects: write to Git instead",
         )
     # A refresh writes an annotation, so even a GET can meet a conflict.
     if status in (409, 429) or status >= 500:
-        return SourceDownError(said, hint="run it again")
+        return SourceDownError(full_message, hint="run it again")
     if status == 404:
-        return SourceError(said, hint="check the name and --argocd-root-path")
-    return SourceError(said, hint="see Argo CD's log for details")
+        return SourceError(full_message, hint="check the name and --argocd-root-path")
+    return SourceError(full_message, hint="see Argo CD's log for details")
 
 
 def _forbidden(message: str, permission: str, subject: str) -> SourceAccessError:
     """Return the error for a 403.
 
-    Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it.
+    Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it. If
+    its message does not name the missing permission, both causes are possible.
     """
     denied = _DENIED.search(message)
     if not denied:
@@ -485,43 +523,49 @@ def _forbidden(message: str, permission: str, subject: str) -> SourceAccessError
             f"{subject}: does not exist, or the token lacks the permission ({permission})",
             hint=hint,
         )
-    missing = denied["permission"].strip()
+    missing_permission = denied["permission"].strip()
     user = denied["who"]
     return SourceAccessError(
-        f"{subject}: {user or 'the token'} lacks the permission ({missing})",
-        hint=f"grant it in argocd-rbac-cm: p, {user or '<subject>'}, {missing}, allow",
+        f"{subject}: {user or 'the token'} lacks the permission ({missing_permission})",
+        hint=f"grant it in argocd-rbac-cm: p, {user or '<subject>'}, {missing_permission}, allow",
     )
 
 
-def _grpc_message(answer: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
-    """Return the gRPC code (None if the gateway did not send one) and the message without
-    secrets.
+def _grpc_message(response: Response, secrets: tuple[str, ...]) -> tuple[int | None, str]:
+    """Return the gRPC code and the message from an error response.
+
+    The code is None if the response does not come from Argo CD's gRPC gateway. Secrets in the
+    message are replaced with `***`.
     """
-    found = answer.mapping()
-    if not isinstance(found.get("code"), int):
+    content = response.mapping()
+    code = content.get("code")
+    if not isinstance(code, int):
         return None, ""
-    message = blanked(str(found.get("message") or found.get("error") or ""))
+    message = blanked(str(content.get("message") or content.get("error") or ""))
     for secret in secrets:
         if len(secret) >= _SHORT:
             message = message.replace(secret, "***")
     words = message.replace(ADVICE, "").split()
-    return found["code"], both_ends(" ".join(words), 400)
+    return code, both_ends(" ".join(words), 400)
 
 
-def _not_from_api(answer: Response, to: Connection) -> TaskError | None:
+def _not_from_api(response: Response, connection: Connection) -> TaskError | None:
     """Return the error for a response that is not from the API, such as a web page or a different
     service, or None if it may be from the API.
     """
-    content_type = str(answer.headers.get("Content-Type", ""))
+    content_type = str(response.headers.get("Content-Type", ""))
     kind = content_type.partition(";")[0].strip().lower()
-    html = kind == "text/html" or answer.body.lstrip()[:1] == b"<"
-    login_page = html and answer.status in (401, 403)
-    # With a root path, the server returns "404 page not found" as plain text for all other paths.
-    if not (answer.status < 300 or answer.status == 404 or login_page):
+    is_html = kind == "text/html" or response.body.lstrip()[:1] == b"<"
+    is_login_page = is_html and response.status in (401, 403)
+    # The API does not return a success or a 404 in this form. With a root path, the server returns
+    # "404 page not found" as plain text for all other paths.
+    has_unexpected_status = response.status < 300 or response.status == 404
+    if not is_login_page and not has_unexpected_status:
         return None
-    what = "a web page" if html else f"{kind or 'something'} in an unknown format"
+    server = origin(connection.base)
+    content = "a web page" if is_html else f"{kind or 'something'} in an unknown format"
     return SourceAccessError(
-        f"{origin(to.base)} returned {what} ({answer.status}), not an Argo CD API response",
+        f"{server} returned {content} ({response.status}), not an Argo CD API response",
         hint=(
             "if the server is behind a login page, pass the headers that the page requires with"
             " --argocd-header; if the API is at another path, pass --argocd-root-path"

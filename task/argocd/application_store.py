@@ -13,6 +13,7 @@ from itertools import islice
 from typing import Any, Protocol
 
 from task.argocd.projects import live_destination, sync_windows
+from task.argocd.rollout_causes import JsonObject
 from task.errors import AbsentError, Outpaced, SourceDownError, SourceError, UsageError
 from task.kubernetes.client import (
     APPLICATION_SETS,
@@ -53,14 +54,14 @@ WORKLOADS = {
 HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluster.local")
 # These own their pods through an intermediate object: a ReplicaSet <deployment>-<hash>, or a Job
 # <cronjob>-<minute>.
-_BETWEEN = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
+_OWNER_KINDS = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
 _STARTING = ("ContainerCreating", "PodInitializing")
 
 
 class ApplicationApi(Protocol):
     """Argo CD's API (`ArgoCDApi`), or Kubernetes with the same methods (`ClusterApplications`)."""
 
-    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:
+    def get_application(self, namespace: str, name: str, project: str = "") -> JsonObject:
         """Return the Application.
 
         Raises `AbsentError` if it does not exist, which Argo CD only reveals if the project is
@@ -78,7 +79,7 @@ class ApplicationApi(Protocol):
         namespace: str,
         name: str,
         operations: Sequence[Operation],
-    ) -> Mapping[str, Any]:
+    ) -> JsonObject:
         """Apply a JSON patch, and return the changed Application.
 
         Raises `Outpaced` if a test in it fails.
@@ -87,16 +88,16 @@ class ApplicationApi(Protocol):
     def refresh_application(self, namespace: str, name: str) -> None:
         """Have Argo CD compare the Application with Git now."""
 
-    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def resource_tree(self, namespace: str, name: str) -> JsonObject:
         """Return the live resources, down to pods, or {} if unknown."""
 
-    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def sync_windows(self, namespace: str, name: str) -> JsonObject:
         """Return the sync windows, or {} if unknown."""
 
-    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def application_set(self, namespace: str, name: str) -> JsonObject:
         """Return the ApplicationSet. Raises `SourceError`."""
 
-    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def project(self, namespace: str, name: str) -> JsonObject:
         """Return the AppProject. Raises `SourceError`."""
 
 
@@ -111,16 +112,16 @@ class ApplicationStore:
         self._api = api
         self._atomic = atomic
 
-    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
+    def read(self, namespace: str, name: str) -> tuple[JsonObject, str]:
         """Return the Application and its resourceVersion. Raises `SourceError`."""
-        found = self._api.get_application(namespace, name)
-        version = text(found, "metadata", "resourceVersion")
+        application = self._api.get_application(namespace, name)
+        version = text(application, "metadata", "resourceVersion")
         if not version:
-            message = f"{namespace}/{name}: the API returned it without a resourceVersion"
             raise SourceError(
-                message, hint="read the Applications from Kubernetes: --applications cluster"
+                f"{namespace}/{name}: the API returned it without a resourceVersion",
+                hint="read the Applications from Kubernetes: --applications cluster",
             )
-        return found, version
+        return application, version
 
     def patch(
         self,
@@ -129,17 +130,18 @@ class ApplicationStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Patch the Application at that resourceVersion.
+        """Apply JSON patch operations to the Application at this resourceVersion (`version`).
 
         Return whether it is certain that the patch was not overwritten. Raises `Outpaced` if the
         Application has a different version: read it, and decide again.
         """
-        test = {
+        # the first operation makes the whole patch fail for any other version
+        version_test = {
             "op": "test",
             "path": "/metadata/resourceVersion",
             "value": version,
         }
-        self._api.patch_application(namespace, name, [test, *operations])
+        self._api.patch_application(namespace, name, [version_test, *operations])
         return self._atomic
 
 
@@ -161,27 +163,33 @@ class PreferredStore:
         self._kubernetes = kubernetes
         self._log = log
         self._kubernetes_problem = ""  # why Kubernetes is no longer used; "" while it is
+        # (namespace, name) → the store that the Application was read from
         self._read_by: dict[tuple[str, str], ApplicationStore] = {}
 
-    def read(self, namespace: str, name: str) -> tuple[Mapping[str, Any], str]:
-        """Return the Application and its resourceVersion, from the API that will patch it."""
-        found = self._argocd.read(namespace, name)
+    def read(self, namespace: str, name: str) -> tuple[JsonObject, str]:
+        """Return the Application and its resourceVersion, from the API that will patch it.
+
+        That is Kubernetes if it has the same object. Otherwise, it is Argo CD's API.
+        """
+        application, version = self._argocd.read(namespace, name)
         self._read_by[namespace, name] = self._argocd
         if self._kubernetes_problem:
-            return found
+            return application, version
+
         try:
-            in_cluster = self._kubernetes().read(namespace, name)
+            cluster_application, cluster_version = self._kubernetes().read(namespace, name)
         except (SourceError, UsageError) as error:
             self._stop_using_kubernetes(error.message)
-            return found
-        application, _version = found
-        cluster_application, _version = in_cluster
-        uid = text(cluster_application, "metadata", "uid")
-        if not uid or uid != text(application, "metadata", "uid"):
+            return application, version
+
+        uid = text(application, "metadata", "uid")
+        cluster_uid = text(cluster_application, "metadata", "uid")
+        if not cluster_uid or cluster_uid != uid:
             self._stop_using_kubernetes(f"{namespace}/{name} is a different object in that cluster")
-            return found
+            return application, version
+
         self._read_by[namespace, name] = self._kubernetes()
-        return in_cluster
+        return cluster_application, cluster_version
 
     def patch(
         self,
@@ -202,6 +210,7 @@ class PreferredStore:
             raise Outpaced(error.message) from None
 
     def _stop_using_kubernetes(self, why: str) -> None:
+        """Use only Argo CD's API from now on, and log why."""
         self._kubernetes_problem = why
         self._log(
             "info",
@@ -222,19 +231,19 @@ class ClusterApplications:
     ) -> None:
         """`home`: the control plane's namespace, which has the AppProjects."""
         self._cluster = cluster
-        self._home = home
+        self._argocd_namespace = home
         self._now = now
         self._pods_forbidden = False  # set once listing pods is forbidden
 
-    def get_application(self, namespace: str, name: str, project: str = "") -> Mapping[str, Any]:  # noqa: ARG002
+    def get_application(self, namespace: str, name: str, project: str = "") -> JsonObject:  # noqa: ARG002
         """Return the whole Application; the project is ignored. Raises `AbsentError`."""
-        found = self._cluster.get(APPLICATIONS, namespace, name)
-        if found is None:
+        application = self._cluster.get(APPLICATIONS, namespace, name)
+        if application is None:
             raise AbsentError(
                 f"Application {namespace}/{name} not found",
                 hint="check its name and namespace",
             )
-        return found
+        return application
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
@@ -248,7 +257,7 @@ class ClusterApplications:
         namespace: str,
         name: str,
         operations: Sequence[Operation],
-    ) -> Mapping[str, Any]:
+    ) -> JsonObject:
         """Apply a JSON patch, and return the changed Application.
 
         Raises `Outpaced` if a test in it fails.
@@ -260,125 +269,136 @@ class ClusterApplications:
 
         A hydrated Application also gets a request to hydrate.
         """
-        changed = self._annotate(namespace, name, REFRESH, STAMP)
-        if mapping(changed, "spec", "sourceHydrator"):
+        application = self._annotate(namespace, name, REFRESH, STAMP)
+        is_hydrated = bool(mapping(application, "spec", "sourceHydrator"))
+        if is_hydrated:
             self._annotate(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
 
-    def _annotate(self, namespace: str, name: str, *keys: str) -> Mapping[str, Any]:
-        """Set these annotations: timestamps to now, and others to "normal".
+    def _annotate(self, namespace: str, name: str, *keys: str) -> JsonObject:
+        """Set these annotations on an Application: timestamps to now, and others to "normal".
 
-        Return the changed Application.
+        Return the changed Application. Raises `SourceDownError` if other programs change it each
+        time.
         """
+        annotations = dict.fromkeys(keys, "normal")
         now = self._now().isoformat()
-        values = {key: now if key in (STAMP, HYDRATE_STAMP) else "normal" for key in keys}
-        change = {"metadata": {"annotations": values}}
+        for key in keys:
+            if key in (STAMP, HYDRATE_STAMP):
+                annotations[key] = now
+        change = {"metadata": {"annotations": annotations}}
         for _ in range(_TRIES):
-            with suppress(Outpaced):  # the controller is changing the same object
+            with suppress(Outpaced):  # the controller is changing the same object: try again
                 return self._cluster.merge(APPLICATIONS, namespace, name, change)
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
-    def resource_tree(self, namespace: str, name: str) -> Mapping[str, Any]:
-        """Return the unhealthy pods, or a hint if listing pods is not allowed.
+    def resource_tree(self, namespace: str, name: str) -> JsonObject:
+        """Return a resource tree with only the Application's unhealthy pods, or with a hint if
+        listing pods is not allowed.
 
         Only Argo CD has the whole resource tree.
         """
         if self._pods_forbidden:
             return _PODS_HINT
         application = self.get_application(namespace, name)
-        found: list[Mapping[str, Any]] = []
+        pod_nodes: list[JsonObject] = []
         for pods_namespace, owners in workloads(application).items():
             try:
                 pods = self._cluster.list(PODS, pods_namespace, full=True)
-                found += nodes(islice(pods, _MOST_PODS), owners)
+                pod_nodes += nodes(islice(pods, _MOST_PODS), owners)
             except ForbiddenError:
                 self._pods_forbidden = True
                 return _PODS_HINT
-        return {"nodes": found}
+        return {"nodes": pod_nodes}
 
-    def sync_windows(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def sync_windows(self, namespace: str, name: str) -> JsonObject:
         """Return the sync windows of the Application's AppProject, and the reason why they block
         it.
 
         Raises `SourceError`.
         """
-        item = self.get_application(namespace, name)
-        project = self.project(self._home, text(item, "spec", "project") or "default")
-        return sync_windows(
-            project,
-            name,
-            live_destination(item),
-            self._now().isoformat(),
-        )
+        application = self.get_application(namespace, name)
+        project_name = text(application, "spec", "project") or "default"
+        project = self.project(self._argocd_namespace, project_name)
+        destination = live_destination(application)
+        return sync_windows(project, name, destination, self._now().isoformat())
 
-    def application_set(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def application_set(self, namespace: str, name: str) -> JsonObject:
         """Return the ApplicationSet, or {} if it does not exist."""
         return self._cluster.get(APPLICATION_SETS, namespace, name) or {}
 
-    def project(self, namespace: str, name: str) -> Mapping[str, Any]:
+    def project(self, namespace: str, name: str) -> JsonObject:
         """Return the AppProject, or {} if it does not exist."""
         return self._cluster.get(PROJECTS, namespace, name) or {}
 
 
-def key_of(item: Mapping[str, Any]) -> tuple[str, str]:
+def key_of(item: JsonObject) -> tuple[str, str]:
     """Return (namespace, name) of an object."""
     return text(item, "metadata", "namespace"), text(item, "metadata", "name")
 
 
-def workloads(application: Mapping[str, Any]) -> dict[str, set[tuple[str, str]]]:
-    """Return namespace → (kind, name) of the workloads, or {} if the Application is deployed to a
-    different cluster.
+def workloads(application: JsonObject) -> dict[str, set[tuple[str, str]]]:
+    """Return the workloads of a live Application, such as Deployments: namespace → {(kind, name)}.
+
+    Return {} if the Application is deployed to a different cluster.
     """
     destination = mapping(application, "spec", "destination")
-    if destination.get("server") not in HERE and destination.get("name") != "in-cluster":
+    is_in_this_cluster = (
+        destination.get("server") in HERE or destination.get("name") == "in-cluster"
+    )
+    if not is_in_this_cluster:
         return {}
-    found: dict[str, set[tuple[str, str]]] = {}
-    for item in mappings(application, "status", "resources"):
-        kind = text(item, "kind")
-        name = text(item, "name")
-        namespace = text(item, "namespace")
-        if (item.get("group"), kind) in WORKLOADS and namespace:
-            found.setdefault(namespace, set()).add((kind, name))
-    return found
+    workloads_by_namespace: dict[str, set[tuple[str, str]]] = {}
+    for resource in mappings(application, "status", "resources"):
+        kind = text(resource, "kind")
+        name = text(resource, "name")
+        namespace = text(resource, "namespace")
+        is_workload = (resource.get("group"), kind) in WORKLOADS
+        if is_workload and namespace:
+            workloads_by_namespace.setdefault(namespace, set()).add((kind, name))
+    return workloads_by_namespace
 
 
-def nodes(pods: Iterable[Mapping[str, Any]], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a node for each unhealthy pod of these owners, with the reason why it is waiting or
-    its exit code.
+def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
+    """Return a resource tree node for each unhealthy pod of these workloads.
+
+    `owners` are (kind, name). A node has the reason why its pod is waiting, or its exit code.
     """
-    found = []
+    unhealthy_nodes = []
     for pod in pods:
         metadata = mapping(pod, "metadata")
-        status = mapping(pod, "status")
-        if not any(_owned(item, owners) for item in mappings(metadata, "ownerReferences")):
+        references = mappings(metadata, "ownerReferences")
+        if not any(_is_owned(reference, owners) for reference in references):
             continue
-        reason, message = trouble(status)
-        if reason:
-            found.append(
-                {
-                    "kind": "Pod",
-                    "name": text(metadata, "name"),
-                    "createdAt": text(metadata, "creationTimestamp"),
-                    "info": [{"name": "Status Reason", "value": reason}],
-                    "health": {"status": "Degraded", "message": message or reason},
-                }
-            )
-    return found
+        reason, message = pod_problem(mapping(pod, "status"))
+        if not reason:
+            continue
+        unhealthy_nodes.append(
+            {
+                "kind": "Pod",
+                "name": text(metadata, "name"),
+                "createdAt": text(metadata, "creationTimestamp"),
+                "info": [{"name": "Status Reason", "value": reason}],
+                "health": {"status": "Degraded", "message": message or reason},
+            }
+        )
+    return unhealthy_nodes
 
 
-def _owned(owner: Mapping[str, Any], owners: set[tuple[str, str]]) -> bool:
-    """Return whether a pod's `owner` is one of the owners, or belongs to one of them."""
-    kind = text(owner, "kind")
-    name = text(owner, "name")
+def _is_owned(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
+    """Return whether a pod with this owner reference belongs to one of the workloads in `owners`,
+    directly or through an intermediate object.
+    """
+    kind = text(reference, "kind")
+    name = text(reference, "name")
     if (kind, name) in owners:
         return True
-    name_of_its_owner = name.rpartition("-")[0]
-    return any(
-        (kind_of_its_owner, name_of_its_owner) in owners
-        for kind_of_its_owner in _BETWEEN.get(kind, ())
-    )
+    # a ReplicaSet web-5d4f is owned by a Deployment or a Rollout web
+    owner_name = name.rpartition("-")[0]
+    owner_kinds = _OWNER_KINDS.get(kind, ())
+    return any((owner_kind, owner_name) in owners for owner_kind in owner_kinds)
 
 
-def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
+def pod_problem(status: JsonObject) -> tuple[str, str]:
     """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or starting.
 
     A container that crashed is unhealthy until it is ready, even while it is running again.
@@ -387,10 +407,11 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
         for container in mappings(status.get(key)):
             waiting = mapping(container, "state", "waiting")
             reason = text(waiting, "reason")
-            why_waiting = "" if reason in ("", *_STARTING) else text(waiting, "message") or reason
-            crash = "" if container.get("ready") is True else _crash(container)
-            if why_waiting:
-                return reason, "; ".join(filter(None, (why_waiting, crash)))
+            is_ready = container.get("ready") is True
+            crash = "" if is_ready else _crash(container)
+            if reason and reason not in _STARTING:
+                message = text(waiting, "message") or reason
+                return reason, f"{message}; {crash}" if crash else message
             if crash:
                 return "Error", crash
     if status.get("phase") == "Failed":
@@ -398,17 +419,19 @@ def trouble(status: Mapping[str, Any]) -> tuple[str, str]:
     return "", ""
 
 
-def _crash(container: Mapping[str, Any]) -> str:
-    """Return how the container last ended if that was a failure: "container web exited with code
+def _crash(container: JsonObject) -> str:
+    """Return how a container last ended, if that was a failure: "container web exited with code
     1". Otherwise, return "".
     """
-    for state in ("state", "lastState"):
-        ended = mapping(container, state, "terminated")
-        code = ended.get("exitCode")
-        if code:
-            reason = text(ended, "reason")
-            message = text(ended, "message")
-            why = "" if reason in ("", "Error") else f" ({reason})"
-            details = f": {message}" if message else ""
-            return f"container {container.get('name')} exited with code {code}{why}{details}"
+    for state in ("state", "lastState"):  # it may be running again
+        termination = mapping(container, state, "terminated")
+        exit_code = termination.get("exitCode")
+        if not exit_code:
+            continue
+        sentence = f"container {container.get('name')} exited with code {exit_code}"
+        reason = text(termination, "reason")
+        if reason not in ("", "Error"):
+            sentence = f"{sentence} ({reason})"
+        message = text(termination, "message")
+        return f"{sentence}: {message}" if message else sentence
     return ""

@@ -8,7 +8,7 @@ verified with Argo CD's known hosts and certificates.
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from threading import Lock
 from typing import Any
@@ -49,21 +49,23 @@ class ClusterSecrets:
         log: Callable[[str, str], None] = lambda *_: None,
     ) -> None:
         self._kubernetes = kubernetes
-        self._home = argocd_namespace
+        self._argocd_namespace = argocd_namespace
         self._log = log
         self._lock = Lock()
-        self._secrets: tuple[RepoSecret, ...] | None = None
-        self._maps: dict[str, Mapping[str, str]] = {}
+        self._repo_secrets: tuple[RepoSecret, ...] | None = None  # None until the first use
+        self._config_maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
         """Return the credentials that Argo CD uses for this repository, or None if they do not
         exist or we are not allowed to read them.
         """
         with self._lock:
-            if self._secrets is None:
-                self._secrets = self._listed()
-            found = choose(self._secrets, url, project)
-            return None if found is None else self._with_server(found, url)
+            if self._repo_secrets is None:
+                self._repo_secrets = self._list_repo_secrets()
+            credentials = choose(self._repo_secrets, url, project)
+            if credentials is None:
+                return None
+            return self._with_server_settings(credentials, url)
 
     def named(
         self,
@@ -72,41 +74,46 @@ class ClusterSecrets:
         namespace: str,
         project: str = "",
     ) -> RepoCredentials:
-        """Return the credentials from the secret in `git:secret:…`: `secret:[<namespace>/]<name>`.
+        """Return the credentials from the secret in `git:secret:…`.
+
+        `place` is `secret:<namespace>/<name>`, or `secret:<name>` for a secret in the Application's
+        own namespace.
 
         Raises `AnnotationError` if an Application in this namespace and project is not allowed to
         use the secret for this URL, and `CredentialsError` if the secret is missing or does not
         match the URL.
         """
-        home, name = secret_place(place, namespace)
-        secret = f"{home}/{name}"
-        if home not in (namespace, self._home):
+        secret_namespace, name = secret_place(place, namespace)
+        secret = f"{secret_namespace}/{name}"
+        if secret_namespace not in (namespace, self._argocd_namespace):
             raise AnnotationError(
                 f"secret {secret} is not in the Application's namespace ({namespace})",
                 hint="use a secret in the Application's own namespace, or in Argo CD's",
             )
-        item = self._kubernetes.get(SECRETS, home, name)
+        item = self._kubernetes.get(SECRETS, secret_namespace, name)
         if item is None:
             raise CredentialsError(
                 f"secret {secret} not found",
                 hint="create it, or use another secret",
             )
         kind = argo_cds_kind(item)
+        belongs_to_argo_cd = bool(kind)
         data = _text_values(item)
-        if not kind and home != namespace:
+        if not belongs_to_argo_cd and secret_namespace != namespace:
             raise AnnotationError(
-                f"secret {secret} is for Applications in namespace {home}, but this Application is"
-                f" in {namespace}",
+                f"secret {secret} is for Applications in namespace {secret_namespace}, but this"
+                f" Application is in {namespace}",
                 hint=(
                     "use a secret in the Application's own namespace, or have a repository secret"
                     " created in Argo CD"
                 ),
             )
-        if kind:
+        if belongs_to_argo_cd:
             may_log_in(secret, kind, data, url, project)
-        found = named_credentials(secret, url, data)
+        credentials = named_credentials(secret, url, data)
+        credentials = replace(credentials, owners=not belongs_to_argo_cd)
         with self._lock:
-            return self._with_server(replace(found, owners=not kind), url)
+            return self._with_server_settings(credentials, url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
         """Return the decoded values of a registry secret. The caller checks who is allowed to use
@@ -125,98 +132,106 @@ class ClusterSecrets:
                 " credentials",
                 "use a secret created for this registry",
             )
-        return _bytes(item)
+        return _decoded_values(item)
 
     def public_key(self, key: KeySecret) -> str:
-        """Return an ImageUpdater's key.
+        """Return the public key for an ImageUpdater's `imagesVerification`, from a Secret.
 
         Raises `CredentialsError`, `AnnotationError`, and the errors of `Kubernetes`.
 
         Messages never show the Secret's content, because the resource's author chooses the Secret.
         """
+        place = f"{key.namespace}/{key.name}"
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
             hint = (
                 f"kubectl -n {key.namespace} create secret generic {key.name}"
                 f" --from-file={key.key}=cosign.pub"
             )
-            raise CredentialsError(
-                f"imagesVerification: secret {key.namespace}/{key.name} not found",
-                hint=hint,
-            )
+            raise CredentialsError(f"imagesVerification: secret {place} not found", hint=hint)
         if argo_cds_kind(item):
-            message = f"imagesVerification: secret {key.namespace}/{key.name} belongs to Argo CD"
-            raise AnnotationError(message, hint="use a secret created for this key")
-        found = _text_values(item).get(key.key, "")
-        if not found:
-            message = (
-                f"imagesVerification: secret {key.namespace}/{key.name} has no text at {key.key!r}"
+            raise AnnotationError(
+                f"imagesVerification: secret {place} belongs to Argo CD",
+                hint="use a secret created for this key",
             )
-            raise CredentialsError(message, hint="check cosignKey.key, and the secret")
-        return found
+        public_key = _text_values(item).get(key.key, "")
+        if not public_key:
+            raise CredentialsError(
+                f"imagesVerification: secret {place} has no text at {key.key!r}",
+                hint="check cosignKey.key, and the secret",
+            )
+        return public_key
 
-    def _listed(self) -> tuple[RepoSecret, ...]:
+    def _list_repo_secrets(self) -> tuple[RepoSecret, ...]:
         """Return Argo CD's repository secrets, or () if we are not allowed to list them."""
-        found = []
+        secrets: list[RepoSecret] = []
         try:
             for kind in (REPOSITORY, TEMPLATE):
-                for item in self._kubernetes.list(
-                    SECRETS,
-                    self._home,
-                    selector=f"{LABEL}={kind}",
-                    full=True,
-                ):
-                    name = f"{self._home}/{text(item, 'metadata', 'name')}"
-                    try:
-                        secret = repo_secret(kind, name, _text_values(item))
-                    except CredentialsError as error:  # the other secrets are still used
-                        self._log("warning", f"{error.message}: it is skipped; {error.hint}")
-                        continue
-                    if secret:
-                        found.append(secret)
+                secrets += self._secrets_of_kind(kind)
         except ForbiddenError as error:
             self._log(
                 "info",
                 f"Argo CD's repository secrets are not used: {error.message}; {error.hint}",
             )
             return ()
-        return tuple(found)
+        return tuple(secrets)
 
-    def _with_server(self, found: RepoCredentials, url: str) -> RepoCredentials:
-        """Add Argo CD's settings for the server."""
+    def _secrets_of_kind(self, kind: str) -> Iterator[RepoSecret]:
+        """Yield Argo CD's secrets with this value of the label.
+
+        Secrets that are not for Git are omitted, and invalid ones are logged. Raises
+        `ForbiddenError` if we are not allowed to list secrets.
+        """
+        selector = f"{LABEL}={kind}"
+        items = self._kubernetes.list(SECRETS, self._argocd_namespace, selector=selector, full=True)
+        for item in items:
+            name = f"{self._argocd_namespace}/{text(item, 'metadata', 'name')}"
+            try:
+                secret = repo_secret(kind, name, _text_values(item))
+            except CredentialsError as error:  # the other secrets are still used
+                self._log("warning", f"{error.message}: it is skipped; {error.hint}")
+                continue
+            if secret:
+                yield secret
+
+    def _with_server_settings(self, credentials: RepoCredentials, url: str) -> RepoCredentials:
+        """Add the certificates or SSH known hosts that Argo CD has for the URL's server."""
         if url.lower().startswith(("https://", "http://")):
             host = split(url).host.strip("[]")
-            return replace(found, authorities=self._map(AUTHORITIES).get(host, ""))
-        return replace(found, known_hosts=self._map(KNOWN_HOSTS).get("ssh_known_hosts", ""))
+            authorities = self._config_map(AUTHORITIES).get(host, "")
+            return replace(credentials, authorities=authorities)
+        known_hosts = self._config_map(KNOWN_HOSTS).get("ssh_known_hosts", "")
+        return replace(credentials, known_hosts=known_hosts)
 
-    def _map(self, name: str) -> Mapping[str, str]:
+    def _config_map(self, name: str) -> Mapping[str, str]:
         """Return one of Argo CD's ConfigMaps, or {} if we are not allowed to read it."""
-        if name not in self._maps:
+        if name not in self._config_maps:
             try:
-                self._maps[name] = self._kubernetes.config_map(self._home, name)
+                config_map = self._kubernetes.config_map(self._argocd_namespace, name)
             except ForbiddenError as error:
                 self._log("info", f"{error.message}; {error.hint}")
-                self._maps[name] = {}
-        return self._maps[name]
+                config_map = {}
+            self._config_maps[name] = config_map
+        return self._config_maps[name]
 
 
-def _bytes(item: Mapping[str, Any]) -> dict[str, bytes]:
+def _decoded_values(item: Mapping[str, Any]) -> dict[str, bytes]:
     """Return the decoded values of a secret."""
-    found = {}
-    for key, value in mapping(item, "data").items():
+    values = {}
+    for key, encoded in mapping(item, "data").items():
         try:
-            found[key] = b64decode(value or "")
+            values[key] = b64decode(encoded or "")
         except (ValueError, TypeError):
             continue  # the API server does not accept such a value
-    return found
+    return values
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return the string values. Credentials only have string values."""
-    found = {}
-    for key, value in _bytes(item).items():
+    """Return a secret's decoded values that are text. Credentials only have such values."""
+    texts = {}
+    for key, content in _decoded_values(item).items():
         try:
-            found[key] = value.decode()
+            texts[key] = content.decode()
         except UnicodeDecodeError:
             continue
-    return found
+    return texts

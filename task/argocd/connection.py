@@ -46,136 +46,157 @@ class Connection:
         return f"{scheme}://{self.server}{self.root_path}"
 
 
-def connection(given: Connection, environ: Mapping[str, str]) -> Connection:
-    """Complete the options like the `argocd` command: from ARGOCD_OPTS, then from the variables.
+def connection(options: Connection, environ: Mapping[str, str]) -> Connection:
+    """Complete the command-line options like the `argocd` command: from ARGOCD_OPTS, then from the
+    variables ARGOCD_SERVER and ARGOCD_AUTH_TOKEN.
 
     Raises `Malformed` if there is no server, or if two values contradict each other.
     """
-    opts = parse_options(environ.get("ARGOCD_OPTS", ""))
-    server = given.server or opts.server or environ.get("ARGOCD_SERVER", "").strip()
-    token = given.token or opts.token or Secret(environ.get("ARGOCD_AUTH_TOKEN", "").strip())
-    merged = Connection(
-        server,
-        token,
-        given.token_file,
-        given.plaintext or opts.plaintext,
-        given.insecure or opts.insecure,
-        given.ca_file or opts.ca_file,
-        given.certificate or opts.certificate,
-        given.key or opts.key,
-        given.root_path or opts.root_path,
-        (*opts.headers, *given.headers),
-        opts.unused,
+    argocd_opts = parse_options(environ.get("ARGOCD_OPTS", ""))
+    server_variable = environ.get("ARGOCD_SERVER", "").strip()
+    token_variable = Secret(environ.get("ARGOCD_AUTH_TOKEN", "").strip())
+    completed = Connection(
+        server=options.server or argocd_opts.server or server_variable,
+        token=options.token or argocd_opts.token or token_variable,
+        token_file=options.token_file,
+        plaintext=options.plaintext or argocd_opts.plaintext,
+        insecure=options.insecure or argocd_opts.insecure,
+        ca_file=options.ca_file or argocd_opts.ca_file,
+        certificate=options.certificate or argocd_opts.certificate,
+        key=options.key or argocd_opts.key,
+        root_path=options.root_path or argocd_opts.root_path,
+        headers=(*argocd_opts.headers, *options.headers),
+        unused=argocd_opts.unused,
     )
-    return _at_server(merged)
+    return _with_checked_server(completed)
 
 
-def _at_server(found: Connection) -> Connection:
-    """Split the server into host, scheme, and path."""
-    scheme, has_scheme, rest = found.server.partition("://")
-    host, _, path = (rest if has_scheme else found.server).partition("/")
+def _with_checked_server(connection: Connection) -> Connection:
+    """Split the server, such as `https://host:port/path`, into the host and the root path.
+
+    Raises `Malformed` if it is missing, invalid, or contradicts the other values.
+    """
+    scheme, scheme_separator, after_scheme = connection.server.partition("://")
+    without_scheme = after_scheme if scheme_separator else connection.server
+    host, _, path = without_scheme.partition("/")
     if not host:
-        unused = (
-            f" (--{found.unused[0]} in ARGOCD_OPTS is not supported here)" if found.unused else ""
-        )
+        unused = ""
+        if connection.unused:
+            unused = f" (--{connection.unused[0]} in ARGOCD_OPTS is not supported here)"
         raise Malformed(
             f"no Argo CD server is set{unused}",
             "pass --argocd-server HOST[:PORT], or set ARGOCD_SERVER",
         )
-    if "@" in host or not host.isprintable() or set(host) & set(" ?#\\"):
+    has_invalid_characters = not host.isprintable() or bool(set(host) & set("@ ?#\\"))
+    if has_invalid_characters:
         raise Malformed(
             "the Argo CD server is not a valid host",
             "use HOST[:PORT]; the token belongs in ARGOCD_AUTH_TOKEN",
         )
-    if has_scheme:
-        _check_scheme(scheme.lower(), host, found)
-    if bool(found.certificate) != bool(found.key):
+    if scheme_separator:
+        _check_scheme(scheme.lower(), host, plaintext=connection.plaintext)
+    if bool(connection.certificate) != bool(connection.key):
         raise Malformed(
             "a client certificate needs its key",
             "set both --client-crt and --client-crt-key in ARGOCD_OPTS",
         )
-    root = "/".join(part for part in (found.root_path or path).split("/") if part)
-    return replace(found, server=host, root_path=f"/{root}" if root else "")
+    # normalize the slashes: "argo//cd/" → "/argo/cd"
+    parts = filter(None, (connection.root_path or path).split("/"))
+    root_path = "".join(f"/{part}" for part in parts)
+    return replace(connection, server=host, root_path=root_path)
 
 
-def _check_scheme(scheme: str, host: str, found: Connection) -> None:
-    """Raise `Malformed` for a scheme that is not supported or sends the token unencrypted."""
+def _check_scheme(scheme: str, host: str, *, plaintext: bool) -> None:
+    """Raise `Malformed` for a scheme that is not supported, or that sends the token unencrypted
+    although this is not allowed (`plaintext`).
+    """
     if scheme not in ("https", "http"):
         raise Malformed(f"{scheme!r} cannot be used to reach Argo CD's API", "use HOST[:PORT]")
-    if scheme == "http" and not found.plaintext:
+    if scheme == "http" and not plaintext:
         raise Malformed(
             f"the Argo CD server {host} uses http://, which sends the token unencrypted",
             "use https://, or allow http:// with --argocd-plaintext",
         )
 
 
-def parse_options(words: str) -> Connection:
-    """Parse `ARGOCD_OPTS`, split as in a shell.
+def parse_options(argocd_opts: str) -> Connection:
+    """Parse the variable `ARGOCD_OPTS`, which has the argocd command's flags, quoted as in a shell.
 
     Raises `Malformed` for values that the command also rejects.
     """
-    values_by_name: dict[str, list[str]] = {}
     try:
-        arguments = shlex.split(words)
+        arguments = shlex.split(argocd_opts)
     except ValueError:
         raise Malformed(
             "ARGOCD_OPTS has an unclosed quote",
             "use shell quoting",
         ) from None
+    flags: dict[str, str] = {}  # if a flag is repeated, its last value counts
+    header_values: list[str] = []  # but --header may be repeated
     for name, value in _flags_in(arguments):
-        values_by_name.setdefault(name, []).append(value)
-    last = {name: values[-1] for name, values in values_by_name.items()}
+        flags[name] = value
+        if name == "header":
+            header_values.append(value)
     # Like the command, accept several headers in one value: one line of CSV.
     headers: list[str] = []
-    for value in values_by_name.get("header", ()):
+    for value in header_values:
         for row in csv.reader([value], skipinitialspace=True):
             headers += row
     return Connection(
-        server=last.get("server", ""),
-        token=Secret(last.get("auth-token", "")),
-        plaintext=last.get("plaintext") == "true",
-        insecure=last.get("insecure") == "true",
-        ca_file=last.get("server-crt", ""),
-        certificate=last.get("client-crt", ""),
-        key=last.get("client-crt-key", ""),
-        root_path=last.get("grpc-web-root-path", ""),
+        server=flags.get("server", ""),
+        token=Secret(flags.get("auth-token", "")),
+        plaintext=flags.get("plaintext") == "true",
+        insecure=flags.get("insecure") == "true",
+        ca_file=flags.get("server-crt", ""),
+        certificate=flags.get("client-crt", ""),
+        key=flags.get("client-crt-key", ""),
+        root_path=flags.get("grpc-web-root-path", ""),
         headers=parse_headers(headers),
-        unused=tuple(name for name in _ELSEWHERE if last.get(name, "false") != "false"),
+        unused=tuple(name for name in _ELSEWHERE if flags.get(name, "false") != "false"),
     )
 
 
-def _flags_in(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield (name, value). A flag without a value is "true"."""
-    name = ""  # of a flag whose value may be the next word
-    for word in (*words, "--"):  # the "--" ends the last flag
-        is_flag = word.startswith(("--", "-H"))
+def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the (name, value) of each flag: `--name=value`, `--name value`, or `-H value`.
+
+    A flag without a value is "true". Raises `Malformed` for anything else.
+    """
+    pending_name = ""  # the name of a flag whose value may be the next argument
+    for argument in (*arguments, "--"):  # the "--" ends the last flag
+        is_flag = argument.startswith(("--", "-H"))
         if not is_flag:
-            if not name:
+            if not pending_name:
                 raise Malformed(
                     "ARGOCD_OPTS contains a word that does not belong to an option",
                     "use --option value",
                 )
-            yield name, word
-            name = ""
+            yield pending_name, argument
+            pending_name = ""
             continue
-        if name in _VALUED:
-            raise Malformed(f"--{name} in ARGOCD_OPTS has no value", f"use --{name} value")
-        if name:
-            yield name, "true"
-        if word.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE, -H NAME:VALUE
-            name = "header"
-            attached = word.removeprefix("-H")
-            has_value = bool(attached)
-            value = attached.removeprefix("=")
+        if pending_name in _FLAGS_WITH_VALUE:
+            raise Malformed(
+                f"--{pending_name} in ARGOCD_OPTS has no value", f"use --{pending_name} value"
+            )
+        if pending_name:
+            yield pending_name, "true"
+        name, value = _name_and_value(argument)
+        if value is None:
+            pending_name = name
         else:
-            name, equals, value = word.removeprefix("--").partition("=")
-            has_value = bool(equals)
-        if has_value:
             yield name, value
-            name = ""
+            pending_name = ""
 
 
-_VALUED = (
+def _name_and_value(flag: str) -> tuple[str, str | None]:
+    """Return a flag's name and value. The value is None if the flag does not contain it."""
+    if flag.startswith("-H"):  # -HNAME:VALUE, -H=NAME:VALUE, -H NAME:VALUE
+        attached = flag.removeprefix("-H")
+        return "header", (attached.removeprefix("=") if attached else None)
+    name, equals, value = flag.removeprefix("--").partition("=")
+    return name, (value if equals else None)
+
+
+_FLAGS_WITH_VALUE = (
     "server",
     "auth-token",
     "server-crt",
@@ -187,25 +208,29 @@ _VALUED = (
 
 
 def parse_headers(texts: Sequence[str]) -> tuple[tuple[str, Secret], ...]:
-    """Parse `Name: value` lines.
+    """Parse HTTP headers with the form `Name: value`.
 
     Raises `Malformed`, which never shows the value, because it may be a credential.
     """
-    found = []
+    headers = []
     for text in texts:
         name, colon, value = text.partition(":")
         name = name.strip()
         value = value.strip()
-        is_token = all(char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name)
-        if not colon or not name or not is_token:
+        # the characters that HTTP allows in a header's name
+        has_valid_name = bool(name) and all(
+            char.isalnum() or char in "-_.!#$%&'*+^`|~" for char in name
+        )
+        if not colon or not has_valid_name:
             raise Malformed(
                 "an Argo CD API header does not have the form Name: value",
                 "use --argocd-header 'Name: value'",
             )
-        if not (value.isprintable() and value.isascii() and name.isascii()):
+        is_one_line_of_ascii = value.isprintable() and value.isascii() and name.isascii()
+        if not is_one_line_of_ascii:
             raise Malformed(
                 f"the header {name!r} has an invalid value",
                 "use ASCII text on one line",
             )
-        found.append((name, Secret(value)))
-    return tuple(found)
+        headers.append((name, Secret(value)))
+    return tuple(headers)

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.argocd.rollout_causes import said
+from task.argocd.rollout_causes import JsonObject, short_line
 from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _ID = 16  # hexadecimal digits at the end of a fingerprint
 
 
-def set_of(item: Mapping[str, Any]) -> str:
-    """Return the name of the ApplicationSet that owns the Application, or "".
+def set_of(item: JsonObject) -> str:
+    """Return the name of the ApplicationSet that owns the Application `item`, or "".
 
     Both are in the same namespace.
     """
@@ -28,30 +28,30 @@ def set_of(item: Mapping[str, Any]) -> str:
     return ""
 
 
-def parent_of(item: Mapping[str, Any], namespace: str) -> tuple[str, str] | None:
-    """Return (namespace, name) of the Application that deployed this one (app of apps),
-    or None if unknown.
+def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
+    """Return (namespace, name) of the Application that deployed the Application `item` (app of
+    apps), or None if unknown.
 
-    `namespace` is the control plane's. In other namespaces, the instance label is
-    `<namespace>_<name>`.
+    Argo CD writes the parent's name into an annotation or a label. `namespace` is the control
+    plane's; a parent in any other namespace is written as `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
-    instance, _, tracked_object = tracking_id.partition(":")
+    parent_name, _, tracked_object = tracking_id.partition(":")
     if not tracked_object.startswith("argoproj.io/Application:"):
-        instance = text(metadata, "labels", "app.kubernetes.io/instance")
-    instance_namespace, _, name = instance.rpartition("_")
+        parent_name = text(metadata, "labels", "app.kubernetes.io/instance")
+    parent_namespace, _, name = parent_name.rpartition("_")
     if not name:
         return None
-    parent = (instance_namespace or namespace, name)
+    parent = (parent_namespace or namespace, name)
     if parent == (text(metadata, "namespace"), text(metadata, "name")):
         return None  # it deploys itself
     return parent
 
 
-def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
-    """Return the RollingSync step that an Application is waiting for, as far as known, or "" if
-    there is none.
+def step_of(owner: JsonObject, item: JsonObject) -> str:
+    """Return a sentence about the RollingSync step that the Application `item` is waiting for, or
+    "" if its ApplicationSet `owner` has no RollingSync.
 
     An ApplicationSet with RollingSync turns off auto-sync in its Applications, and syncs them
     itself, step by step.
@@ -59,54 +59,70 @@ def step_of(owner: Mapping[str, Any], item: Mapping[str, Any]) -> str:
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
     name = text(item, "metadata", "name")
-    states = mappings(owner, "status", "applicationStatus")
-    state = next((entry for entry in states if text(entry, "application") == name), {})
+    state: JsonObject = {}
+    for application_status in mappings(owner, "status", "applicationStatus"):
+        if text(application_status, "application") == name:
+            state = application_status
+            break
     details = [f"{key} {text(state, key)}" for key in ("step", "status") if text(state, key)]
-    if text(state, "message"):
-        details.append(said(text(state, "message")))
+    message = text(state, "message")
+    if message:
+        details.append(short_line(message))
     return (
         f"it is waiting for its step in the RollingSync of ApplicationSet {set_of(item)}:"
         f" {', '.join(details) or 'not known'}"
     )
 
 
-def set_takes_back(owner: Mapping[str, Any], name: str, field: str) -> bool:
-    """Return whether an ApplicationSet overwrites this field of its Application, such as
-    `spec.source.helm.parameters`.
+def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
+    """Return whether an ApplicationSet (`owner`) overwrites a field of its Application if someone
+    changes it in the cluster. The field is a path, such as `spec.source.helm.parameters`.
     """
     spec = mapping(owner, "spec")
+    if not spec:
+        return False  # unknown
     if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
         return False
     rules = mappings(spec, "ignoreApplicationDifferences")
-    rules_for_it = [rule for rule in rules if text(rule, "name") in ("", name)]
-    return bool(spec) and not _ignores(rules_for_it, field)
+    rules_for_application = [rule for rule in rules if text(rule, "name") in ("", name)]
+    return not _ignores(rules_for_application, field)
 
 
-def parent_takes_back(parent: Mapping[str, Any], item: Mapping[str, Any], field: str) -> bool:
-    """Return whether a parent (app of apps) restores this field: the manifest in Git has it, and no
-    rule ignores it.
+def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
+    """Return whether a parent (app of apps) restores a field of the Application `item` if someone
+    changes it in the cluster.
+
+    It does if it heals itself, its manifest in Git has the field, and no rule ignores the field.
     """
     spec = mapping(parent, "spec")
-    metadata = mapping(item, "metadata")
     automated = mapping(spec, "syncPolicy", "automated")
-    if automated.get("selfHeal") is not True or automated.get("enabled") is False:
+    heals_itself = automated.get("selfHeal") is True and automated.get("enabled") is not False
+    if not heals_itself:
         return False
+    metadata = mapping(item, "metadata")
     identity = {
         "group": "argoproj.io",
         "kind": "Application",
         "name": metadata["name"],
         "namespace": metadata["namespace"],
     }
-    rules_for_it = [
-        rule
-        for rule in mappings(spec, "ignoreDifferences")
-        if all(text(rule, key) in ("", "*", value) for key, value in identity.items())
-    ]
-    return not _ignores(rules_for_it, field) and _applied(item, field)
+    rules = mappings(spec, "ignoreDifferences")
+    rules_for_application = [rule for rule in rules if _is_rule_for(identity, rule)]
+    if _ignores(rules_for_application, field):
+        return False
+    return _was_applied(item, field)
 
 
-def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
-    """Return whether one of the rules may ignore the field.
+def _is_rule_for(identity: Mapping[str, str], rule: JsonObject) -> bool:
+    """Return whether a rule for ignoring differences is for the object with this group, kind, name,
+    and namespace. The rule may omit some of them.
+    """
+    return all(text(rule, key) in ("", "*", value) for key, value in identity.items())
+
+
+def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
+    """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
+    as `spec.source.helm.parameters`.
 
     jq expressions are not evaluated.
     """
@@ -119,6 +135,7 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
             if not isinstance(path, str):
                 continue
             pointer = f"{path.rstrip('/')}/"
+            # the rule is for the field, for an object that contains it, or for a part of it
             if field_pointer.startswith(pointer) or pointer.startswith(field_pointer):
                 return True
         for path in elements(rule, "jqPathExpressions"):
@@ -127,13 +144,14 @@ def _ignores(rules: Iterable[Mapping[str, Any]], field: str) -> bool:
     return False
 
 
-def _applied(item: Mapping[str, Any], field: str) -> bool:
-    """Return whether the manifest in Git has the field.
+def _was_applied(item: JsonObject, field: str) -> bool:
+    """Return whether the manifest that was last applied to the Application `item` has the field.
 
-    If not, Argo CD does not see a difference, and does not restore it.
+    If not, Argo CD does not see a difference, and does not restore the field.
     """
+    annotations = mapping(item, "metadata", "annotations")
     try:
-        value: Any = parsed_json(text(mapping(item, "metadata", "annotations"), LAST_APPLIED))
+        value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
         return True  # it was applied in a different way
     for part in field.split("."):
@@ -146,9 +164,9 @@ def _applied(item: Mapping[str, Any], field: str) -> bool:
     return value is not None
 
 
-def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
-    """Return the ids of the accepted signing keys, or () if the project does not require
-    signatures.
+def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
+    """Return the ids of the GPG keys whose signatures an AppProject accepts, or () if it does not
+    require signatures.
 
     `repo` is the URL in the Application's source. Argo CD does not sync the project's Applications
     to a commit without a signature by one of these keys. `sourceIntegrity` (since 3.5) requires
@@ -157,40 +175,47 @@ def keys_wanted(project: Mapping[str, Any], repo: str) -> tuple[str, ...]:
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
-        return _ids([item.get("keyID") for item in mappings(spec, "signatureKeys")])
+        return _key_ids([entry.get("keyID") for entry in mappings(spec, "signatureKeys")])
+    # the first policy for the repository counts
     for policy in mappings(spec, "sourceIntegrity", "git", "policies"):
-        # an entry is a glob, or a mapping with the glob as its `url`
-        entries = [
-            text(entry, "url") if isinstance(entry, dict) else entry
-            for entry in elements(policy, "repos")
-        ]
-        globs = [glob for glob in entries if isinstance(glob, str)]
+        globs = []
+        for entry in elements(policy, "repos"):
+            # an entry is a glob, or a mapping with the glob as its `url`
+            glob = text(entry, "url") if isinstance(entry, dict) else entry
+            if isinstance(glob, str):
+                globs.append(glob)
         if _globs_allow(globs, repo):
             gpg = mapping(policy, "gpg")
-            return () if text(gpg, "mode") == "none" else _ids(elements(gpg, "keys"))
+            if text(gpg, "mode") == "none":
+                return ()
+            return _key_ids(elements(gpg, "keys"))
     return ()
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of these keys is accepted. Each is an id or a fingerprint."""
+    """Return whether one of these keys is wanted. Each key is an id or a fingerprint, which ends
+    with the id.
+    """
     wanted_ids = {key[-_ID:].upper() for key in wanted}
     ids = {key[-_ID:].upper() for key in keys}
     return bool(wanted_ids & ids)
 
 
-def _ids(keys: Sequence[Any]) -> tuple[str, ...]:
+def _key_ids(keys: Sequence[Any]) -> tuple[str, ...]:
     """Return the ids without their prefix `0x`, and without empty and malformed entries."""
     ids = (key.removeprefix("0x").strip() for key in keys if isinstance(key, str))
     return tuple(filter(None, ids))
 
 
 def _globs_allow(globs: Sequence[str], repo: str) -> bool:
-    """Return whether a glob matches the repository, and no glob with `!` excludes it.
+    """Return whether a glob matches the repository's URL, and no glob with `!` excludes it.
 
     `*` also matches slashes.
     """
-    excluding = [glob.removeprefix("!") for glob in globs if glob.startswith("!")]
-    including = [glob for glob in globs if not glob.startswith("!")]
-    if any(fnmatchcase(repo, glob) for glob in excluding):
-        return False
+    including = []
+    for glob in globs:
+        if not glob.startswith("!"):
+            including.append(glob)
+        elif fnmatchcase(repo, glob.removeprefix("!")):
+            return False
     return any(fnmatchcase(repo, glob) for glob in including)

@@ -5,11 +5,11 @@ Anything that cannot be computed from the AppProject alone is unknown, and is no
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Any
 
-from task.argocd.rollout_causes import said
+from task.argocd.rollout_causes import JsonObject, short_line
 from task.errors import Malformed
 from task.model import Destination
 from task.plain_data import elements, mapping, mappings, text
@@ -18,107 +18,123 @@ from task.timestamps import readable
 
 HERE = "https://kubernetes.default.svc"
 IN_CLUSTER = "in-cluster"  # Argo CD's name for the cluster that it runs in
-_GLOBS = ("applications", "namespaces", "clusters")
 
 
 def sync_windows(
-    project: Mapping[str, Any],
+    project: JsonObject,
     application: str,
     to: Destination,
     now: str,
 ) -> dict[str, Any]:
     """Return an Application's sync windows in the form of Argo CD's API.
 
-    In addition, `because` is the reason if the windows block a sync now. Returns {} if unknown: the
-    AppProject could not be read, or has a schedule that is not a five-field cron expression.
+    `project` is its AppProject, which declares windows for syncing ("allow") and for not syncing
+    ("deny"), and `to` is its destination. In addition to the API's keys, `because` is the reason if
+    the windows block a sync now.
+
+    Return {} if unknown: the AppProject could not be read, or has a schedule that is not a
+    five-field cron expression.
     """
     if not mapping(project, "spec"):
         return {}
-    assigned = [
-        item for item in mappings(project, "spec", "syncWindows") if _is_for(item, application, to)
+    assigned_windows = [
+        sync_window
+        for sync_window in mappings(project, "spec", "syncWindows")
+        if _is_for(sync_window, application, to)
     ]
-    active: list[Mapping[str, Any]] = []
-    deny_ends: list[str] = []
-    allow_starts: list[str] = []
+    active_windows: list[JsonObject] = []
+    last_deny_end = ""  # when the last active deny window ends
+    allow_starts: list[str] = []  # when the inactive allow windows start
     try:
-        for item in assigned:
-            kind = text(item, "kind")
-            start_and_end = _open_from_to(item, now)
-            if start_and_end:
-                active.append(item)
+        for sync_window in assigned_windows:
+            kind = text(sync_window, "kind")
+            current_period = _current_period(sync_window, now)
+            if current_period:
+                active_windows.append(sync_window)
+                _start, end = current_period
                 if kind == "deny":
-                    deny_ends.append(start_and_end[1])
+                    last_deny_end = max(last_deny_end, end)
             elif kind == "allow":
-                allow_starts.append(_next_opening(item, now))
+                allow_starts.append(_next_opening(sync_window, now))
     except Malformed:
         return {}
-    found = {"assignedWindows": assigned, "activeWindows": active}
-    because = _because(project, found, max(deny_ends, default=""), allow_starts)
-    return {**found, "because": because}
+    windows = {"assignedWindows": assigned_windows, "activeWindows": active_windows}
+    because = _why_blocked(project, windows, last_deny_end, allow_starts)
+    return {**windows, "because": because}
 
 
-def live_destination(item: Mapping[str, Any]) -> Destination:
-    """Return a live Application's destination."""
-    spec = mapping(item, "spec", "destination")
+def live_destination(item: JsonObject) -> Destination:
+    """Return the cluster and namespace that a live Application is deployed to."""
+    destination = mapping(item, "spec", "destination")
     return Destination(
-        text(spec, "server"),
-        text(spec, "name"),
-        text(spec, "namespace"),
+        text(destination, "server"),
+        text(destination, "name"),
+        text(destination, "namespace"),
     )
 
 
-def blocks(windows: Mapping[str, Any]) -> bool:
-    """Return whether sync windows forbid auto-sync now.
+def blocks(windows: JsonObject) -> bool:
+    """Return whether sync windows, in the form of Argo CD's API, forbid auto-sync now.
 
     As in Argo CD, deny windows win, and if there are allow windows, one must be open.
     """
-    active = {text(item, "kind") for item in mappings(windows, "activeWindows")}
-    assigned = {text(item, "kind") for item in mappings(windows, "assignedWindows")}
-    return "deny" in active or ("allow" in assigned and "allow" not in active)
+    active_kinds = {text(item, "kind") for item in mappings(windows, "activeWindows")}
+    assigned_kinds = {text(item, "kind") for item in mappings(windows, "assignedWindows")}
+    if "deny" in active_kinds:
+        return True
+    return "allow" in assigned_kinds and "allow" not in active_kinds
 
 
-def _because(
-    project: Mapping[str, Any],
-    windows: Mapping[str, Any],
-    until: str,
-    openings: Iterable[str],
+def _why_blocked(
+    project: JsonObject,
+    windows: JsonObject,
+    last_deny_end: str,
+    allow_starts: Iterable[str],
 ) -> str:
     """Return which window prevents Argo CD from syncing, and until when; "" if none does.
 
-    `until` is the end of the last open deny window, or "". `openings` are the next starts of the
-    allow windows.
+    `last_deny_end` is when the last active deny window ends, or "" if none is active.
+    `allow_starts` are the times when the inactive allow windows start, or "" for never.
     """
     if not blocks(windows):
         return ""
-    name = said(text(project, "metadata", "name"))
-    if until:
-        denies = (item for item in windows["activeWindows"] if text(item, "kind") == "deny")
-        return (
-            f"{_words_of(next(denies), name)} prevents Argo CD from syncing until {readable(until)}"
-        )
-    opens = min(filter(None, openings), default="")
-    when = f" before {readable(opens)}" if opens else ""
-    allows = (item for item in windows["assignedWindows"] if text(item, "kind") == "allow")
-    return (
-        f"{_words_of(next(allows), name)} is not open{when}, and Argo CD does not sync outside it"
-    )
+    project_name = short_line(text(project, "metadata", "name"))
+    if last_deny_end:
+        deny_window = _first_of_kind("deny", windows["activeWindows"])
+        description = _description_of(deny_window, project_name)
+        return f"{description} prevents Argo CD from syncing until {readable(last_deny_end)}"
+
+    allow_window = _first_of_kind("allow", windows["assignedWindows"])
+    description = _description_of(allow_window, project_name)
+    next_allow_start = min(filter(None, allow_starts), default="")
+    when = f" before {readable(next_allow_start)}" if next_allow_start else ""
+    return f"{description} is not open{when}, and Argo CD does not sync outside it"
 
 
-def _words_of(sync_window: Mapping[str, Any], project: str) -> str:
-    """Return a human-readable description of a window.
+def _first_of_kind(kind: str, sync_windows: Iterable[JsonObject]) -> JsonObject:
+    """Return the first "deny" or "allow" window. There must be one."""
+    return next(item for item in sync_windows if text(item, "kind") == kind)
+
+
+def _description_of(sync_window: JsonObject, project: str) -> str:
+    """Return a human-readable description of a window in this AppProject.
 
     Windows do not have names, but newer versions of Argo CD have descriptions.
     """
-    words = (
-        said(text(sync_window, "description"))
-        or f"{said(text(sync_window, 'schedule'))}, {said(text(sync_window, 'duration'))}"
-    )
-    article = "an" if text(sync_window, "kind") == "allow" else "a"
-    return f"{article} {text(sync_window, 'kind')} window of AppProject {project} ({words})"
+    details = short_line(text(sync_window, "description"))
+    if not details:
+        schedule_words = short_line(text(sync_window, "schedule"))
+        details = f"{schedule_words}, {short_line(text(sync_window, 'duration'))}"
+    kind = text(sync_window, "kind")
+    article = "an" if kind == "allow" else "a"
+    return f"{article} {kind} window of AppProject {project} ({details})"
 
 
-def _open_from_to(sync_window: Mapping[str, Any], now: str) -> tuple[str, str] | None:
-    """Return the start and end of a window that is open now, or None. Raises `Malformed`."""
+def _current_period(sync_window: JsonObject, now: str) -> tuple[str, str] | None:
+    """Return the start and end of a window that is open now, or None if it is closed.
+
+    Raises `Malformed`.
+    """
     zone = zone_of(text(sync_window, "timeZone") or "UTC")
     return window(
         schedule(text(sync_window, "schedule")),
@@ -128,7 +144,8 @@ def _open_from_to(sync_window: Mapping[str, Any], now: str) -> tuple[str, str] |
     )
 
 
-def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
+def _next_opening(sync_window: JsonObject, now: str) -> str:
+    """Return when a closed window opens, or "" for never. Raises `Malformed`."""
     return next_start(
         text(sync_window, "schedule"),
         zone_of(text(sync_window, "timeZone") or "UTC"),
@@ -136,116 +153,134 @@ def _next_opening(sync_window: Mapping[str, Any], now: str) -> str:
     )
 
 
-def _is_for(sync_window: Mapping[str, Any], application: str, to: Destination) -> bool:
-    """Return whether a window is for an Application.
+def _is_for(sync_window: JsonObject, application: str, to: Destination) -> bool:
+    """Return whether a sync window is for an Application with this name and destination.
 
-    One of its globs must match, or, with `andOperator`, one from each list.
+    A window has up to three lists of globs: for the Application's name, its namespace, and its
+    cluster. At least one glob must match, or, with `andOperator`, one glob in each of its lists.
     """
-    values = {
+    values_by_list = {
         "applications": (application,),
         "namespaces": (to.namespace,),
-        "clusters": _clusters(to),
+        "clusters": _names_of_cluster(to),
     }
-    list_matches = [
-        any(
-            _fits_glob(pattern, value)
-            for pattern in elements(sync_window, key)
-            for value in values[key]
-        )
-        for key in _GLOBS
-        if elements(sync_window, key)
-    ]
+    list_matches = []  # whether each of the window's lists matches
+    for key, values in values_by_list.items():
+        globs = elements(sync_window, key)
+        if globs:
+            list_matches.append(any(_glob_matches(glob, values) for glob in globs))
     if not list_matches:
         return False
-    return all(list_matches) if sync_window.get("andOperator") is True else any(list_matches)
+    if sync_window.get("andOperator") is True:
+        return all(list_matches)
+    return any(list_matches)
 
 
-def _clusters(to: Destination) -> tuple[str, ...]:
-    """Return the known names and URLs of a cluster.
+def _names_of_cluster(to: Destination) -> tuple[str, ...]:
+    """Return the known names and URLs of a destination's cluster.
 
     For clusters other than Argo CD's own, only the name or the URL is known.
     """
-    if to.server.rstrip("/") == HERE or to.name == IN_CLUSTER:
+    if _is_own_cluster(to):
         return HERE, IN_CLUSTER
     return tuple(filter(None, (to.server, to.name)))
 
 
-def _fits_glob(pattern: object, value: str) -> bool:
-    return isinstance(pattern, str) and fnmatchcase(value, pattern)
+def _is_own_cluster(to: Destination) -> bool:
+    """Return whether a destination is in the cluster that Argo CD runs in."""
+    return to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
 
 
-def refuses_destination(project: Mapping[str, Any], to: Destination) -> bool:
+def _glob_matches(glob: object, values: Iterable[str]) -> bool:
+    """Return whether a glob matches one of the values. Anything but a string does not match."""
+    if not isinstance(glob, str):
+        return False
+    return any(fnmatchcase(value, glob) for value in values)
+
+
+def refuses_destination(project: JsonObject, to: Destination) -> bool:
     """Return whether an AppProject rejects a destination, or False if unknown.
 
     As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
-    if not mapping(project, "spec") or not (to.server or to.name):
-        return False
-    in_cluster = to.server.rstrip("/") == HERE or to.name == IN_CLUSTER
-    server = HERE if in_cluster else to.server
-    name = IN_CLUSTER if in_cluster else to.name
-    permitted = False
-    denied = False
-    for item in mappings(project, "spec", "destinations"):
-        patterns = {key: text(item, key) for key in ("server", "name", "namespace")}
-        permits = {
-            "server": _of_cluster(patterns["server"], server),
-            "name": _of_cluster(patterns["name"], name),
-            "namespace": _permits(patterns["namespace"], to.namespace),
-        }
-        if None in permits.values():
+    if not mapping(project, "spec"):
+        return False  # unknown
+    if not to.server and not to.name:
+        return False  # unknown
+    server = to.server
+    name = to.name
+    if _is_own_cluster(to):
+        server = HERE
+        name = IN_CLUSTER
+    is_permitted = False
+    is_excluded = False
+    for entry in mappings(project, "spec", "destinations"):
+        server_glob = text(entry, "server")
+        name_glob = text(entry, "name")
+        namespace_glob = text(entry, "namespace")
+        permits_server = _permits_cluster(server_glob, server)
+        permits_name = _permits_cluster(name_glob, name)
+        permits_namespace = _permits(namespace_glob, to.namespace)
+        if permits_server is None or permits_name is None:
             return False  # unknown
-        excluded = any(
-            patterns[key].startswith("!") and not value_is_permitted
-            for key, value_is_permitted in permits.items()
-        )
-        if (permits["server"] or permits["name"]) and permits["namespace"]:
-            permitted = True
-        elif excluded:
-            denied = True
-    return denied or not permitted
+        if permits_namespace and (permits_server or permits_name):
+            is_permitted = True
+        elif (
+            _excludes(server_glob, server)
+            or _excludes(name_glob, name)
+            or _excludes(namespace_glob, to.namespace)
+        ):
+            is_excluded = True
+    return is_excluded or not is_permitted
 
 
-def _of_cluster(pattern: str, known: str) -> bool | None:
-    """Return whether a cluster's URL or name is permitted.
+def _permits_cluster(glob: str, url_or_name: str) -> bool | None:
+    """Return whether a glob permits a cluster, by its URL or its name.
 
-    Return None if it is not `known`: Argo CD looks it up.
+    Return None if the cluster's URL or name is needed, but is "": only Argo CD can look it up.
     """
-    if pattern == "*":
+    if glob == "*":
         return True
-    if pattern and not known:
+    if glob and not url_or_name:
         return None
-    return _permits(pattern, known)
+    return _permits(glob, url_or_name)
 
 
-def _permits(pattern: str, value: str) -> bool:
-    """Return whether a glob permits the value. A glob with `!` permits all values but its own."""
-    if pattern.startswith("!"):
-        return not fnmatchcase(value, pattern[1:])
-    return fnmatchcase(value, pattern)
+def _excludes(glob: str, value: str) -> bool:
+    """Return whether a glob begins with `!`, and the rest of it matches the value."""
+    return glob.startswith("!") and not _permits(glob, value)
+
+
+def _permits(glob: str, value: str) -> bool:
+    """Return whether a glob permits a value. A glob with `!` permits the values that do not match
+    the rest of it.
+    """
+    if glob.startswith("!"):
+        return not fnmatchcase(value, glob.removeprefix("!"))
+    return fnmatchcase(value, glob)
 
 
 def hindrance_of(
-    project: Mapping[str, Any],
+    project: JsonObject,
     application: str,
     to: Destination,
     now: str,
 ) -> tuple[str, str]:
-    """Return what prevents Argo CD from deploying a commit now, and what to do about it.
+    """Return what prevents Argo CD from deploying a commit to an Application's destination (`to`)
+    now, and a hint about what to do.
 
-    Return "" and "" if no obstacle is known.
+    Return ("", "") if nothing in the AppProject is known to prevent it.
     """
-    name = said(text(project, "metadata", "name"))
     if refuses_destination(project, to):
-        where = f"{said(to.server or to.name)}, namespace {said(to.namespace) or '(none)'}"
+        name = short_line(text(project, "metadata", "name"))
+        cluster = short_line(to.server or to.name)
+        where = f"{cluster}, namespace {short_line(to.namespace) or '(none)'}"
         return (
             f"AppProject {name} does not permit the destination {where}: Argo CD will not sync it",
             "add it to the AppProject's destinations, or correct the Application's destination",
         )
     because = text(sync_windows(project, application, to, now), "because")
     if because:
-        return (
-            because,
-            "it will be deployed once the window allows it, or with argocd app sync if permitted",
-        )
+        hint = "it will be deployed once the window allows it, or with argocd app sync if permitted"
+        return because, hint
     return "", ""

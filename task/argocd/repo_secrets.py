@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from task.errors import AnnotationError, CredentialsError
@@ -100,11 +101,12 @@ class RepoSecret:
 
 
 def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | None:
-    """Parse a secret; return None if it is not for Git.
+    """Parse the `data` of one of Argo CD's secrets; return None if it is not for Git.
 
-    `name` is for messages. Raises `CredentialsError`.
+    `kind` is `repository` or `repo-creds`, and `name` is for messages. Raises `CredentialsError`.
     """
-    if data.get("type", "").lower() not in ("", "git"):
+    is_for_git = data.get("type", "").lower() in ("", "git")
+    if not is_for_git:
         return None
     return RepoSecret(
         kind,
@@ -122,59 +124,73 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
     for other projects are never used. If a repository's own secret does not have credentials, they
     come from a template, as in Argo CD.
     """
-    wanted_url = argo_cd_url(url)
-    own = _own_credentials(secrets, wanted_url, project)
+    repository_url = argo_cd_url(url)
+    own = _own_credentials(secrets, repository_url, project)
     if own is not None and own.anything:
         return own
-    templates = [
-        secret
-        for secret in secrets
-        if secret.kind == TEMPLATE
-        and secret.project in ("", project)
-        and _begins(wanted_url, argo_cd_url(secret.url))
-    ]
-    if not templates:
+    template = _template_credentials(secrets, repository_url, project)
+    if template is None:
         return own
-    longest = max(templates, key=lambda secret: len(argo_cd_url(secret.url)))
-    template = longest.credentials
     if own is None:
         return template
     # only the template has credentials, but its own secret may say how to reach the server
-    proxy = own.proxy or template.proxy
-    no_proxy = own.no_proxy if own.proxy else template.no_proxy
+    proxy_source = own if own.proxy else template
     return replace(
         template,
         insecure=own.insecure,
-        proxy=proxy,
-        no_proxy=no_proxy,
+        proxy=proxy_source.proxy,
+        no_proxy=proxy_source.no_proxy,
     )
 
 
 def _own_credentials(
     secrets: Sequence[RepoSecret],
-    wanted: str,
+    repository_url: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials in the repository's own secret, preferring the project's."""
-    if not wanted:
+    """Return the credentials in the repository's own secret, or None if it does not have one.
+
+    A secret for the project is preferred to a secret without a project.
+    """
+    if not repository_url:
         return None
-    for scope in (project, ""):
+    for secret_project in (project, ""):
         for secret in secrets:
-            if secret.kind != REPOSITORY or secret.project != scope:
+            if secret.kind != REPOSITORY or secret.project != secret_project:
                 continue
-            if argo_cd_url(secret.url) == wanted:
+            if argo_cd_url(secret.url) == repository_url:
                 return secret.credentials
     return None
+
+
+def _template_credentials(
+    secrets: Sequence[RepoSecret],
+    repository_url: str,
+    project: str,
+) -> RepoCredentials | None:
+    """Return the credentials in the template that matches most of the repository's URL, or None if
+    no template matches.
+    """
+    longest_url = ""
+    credentials = None
+    for secret in secrets:
+        if secret.kind != TEMPLATE or secret.project not in ("", project):
+            continue
+        template_url = argo_cd_url(secret.url)
+        if _is_prefix(template_url, repository_url) and len(template_url) > len(longest_url):
+            longest_url = template_url
+            credentials = secret.credentials
+    return credentials
 
 
 def argo_cds_kind(secret: Mapping[str, Any]) -> str:
     """Return a secret's role in Argo CD from its label (`repository`, `cluster`, …),
     or "" if it is not Argo CD's.
     """
-    name = text(secret, "metadata", "name")
     labels = mapping(secret, "metadata", "labels")
     if LABEL in labels:
         return labels[LABEL] or "unknown"
+    name = text(secret, "metadata", "name")
     return name if name in _UNLABELLED else ""
 
 
@@ -189,29 +205,29 @@ def may_log_in(
 
     Raises `AnnotationError` if not.
 
+    `secret` is its name, `kind` and `data` are its role and its values, and `url` is the
+    repository in the Application.
+
     Without this check, `git:secret:argocd/…` would send another team's password to any URL chosen
     by an Application's author. The message does not reveal anything about the secret except its
     name.
     """
     kind = _WRITING.get(kind, kind)
-    is_git = data.get("type", "").lower() in ("", "git")
-    if kind not in (REPOSITORY, TEMPLATE) or not is_git:
+    is_for_git = data.get("type", "").lower() in ("", "git")
+    if kind not in (REPOSITORY, TEMPLATE) or not is_for_git:
         raise AnnotationError(
             f"secret {secret} belongs to Argo CD and does not contain Git credentials",
             hint=_NAME_ANOTHER,
         )
-    wanted_url = argo_cd_url(url)
-    secrets_url = argo_cd_url(data.get("url", ""))
+    repository_url = argo_cd_url(url)
+    secret_url = argo_cd_url(data.get("url", ""))
     if kind == REPOSITORY:
-        matches = wanted_url == secrets_url
+        url_matches = repository_url == secret_url
     else:
-        matches = wanted_url.startswith(f"{secrets_url.rstrip('/')}/")
-    # For /acme/../evil/x in a URL, curl requests /evil/x.
-    parts = re.split(r"[/\\:]", url)
-    leaves_its_folder = any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
+        url_matches = repository_url.startswith(f"{secret_url.rstrip('/')}/")
     # a template for `https://` alone would match every server
-    has_host = bool(login_and_host(secrets_url))
-    if not matches or not has_host or leaves_its_folder:
+    has_host = bool(login_and_host(secret_url))
+    if not url_matches or not has_host or _has_dot_segments(url):
         raise AnnotationError(
             f"secret {secret} contains Argo CD's credentials for another repository",
             hint=_NAME_ANOTHER,
@@ -223,24 +239,36 @@ def may_log_in(
         )
 
 
-def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
-    """Return the credentials from a secret in `git:secret:…`, if the secret matches the URL.
+def _has_dot_segments(url: str) -> bool:
+    """Return whether a URL contains `.` or `..` as a folder, which may also be encoded as `%2e`.
 
-    Raises `CredentialsError`.
+    For /acme/../evil/x in a URL, curl requests /evil/x.
     """
-    found = _credentials(name, data)
+    parts = re.split(r"[/\\:]", url)
+    return any(part.lower().replace("%2e", ".") in (".", "..") for part in parts)
+
+
+def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
+    """Return the credentials in a secret that an annotation names (`git:secret:…`).
+
+    Raises `CredentialsError` if the secret does not have what this kind of URL needs.
+    """
+    credentials = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
-        if not found.ssh_key:
+        if not credentials.ssh_key:
             raise CredentialsError(
                 f"secret {name} has no field sshPrivateKey, which an SSH URL needs",
                 hint="add it",
             )
-    elif not url.lower().startswith("https://"):
+        return credentials
+    if not url.lower().startswith("https://"):
         raise CredentialsError(
             f"secret {name} works only with https and SSH URLs",
             hint="use an https or SSH URL as repoURL",
         )
-    elif not found.app and not found.bearer and not (found.username and found.password):
+    has_login = bool(credentials.username and credentials.password)
+    has_token = bool(credentials.bearer or credentials.app)
+    if not has_login and not has_token:
         raise CredentialsError(
             f"secret {name} does not have a username and password, a bearerToken, or a GitHub"
             " App's fields",
@@ -249,98 +277,109 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
                 " githubAppPrivateKey"
             ),
         )
-    return found
+    return credentials
 
 
 def secret_place(words: str, namespace: str) -> tuple[str, str]:
-    """Return (namespace, name) from `secret:<namespace>/<name>`, or `secret:<name>` in `namespace`.
+    """Return a secret's (namespace, name) from `secret:<namespace>/<name>`, or from `secret:<name>`
+    for a secret in `namespace`.
 
     Raises `AnnotationError`.
     """
     _, _, place = words.partition(":")
-    first, slash, second = place.partition("/")
-    found = (first, second) if slash else (namespace, first)
-    if not all(_NAME.fullmatch(part) for part in found):
+    if "/" in place:
+        namespace, _, name = place.partition("/")
+    else:
+        name = place
+    if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
         raise AnnotationError(
             f"{words[:200]!r} does not refer to a secret",
             hint="use git:secret:<namespace>/<name>",
         )
-    return found
+    return namespace, name
 
 
-def credentials_of(found: RepoCredentials, url: str) -> Credentials:
-    """Return the credentials, key, known hosts, and certificates for this repository.
+def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
+    """Return the settings with which git uses these credentials for this repository.
 
     Raises `CredentialsError` for a bad key.
 
     Git gets the server without the repository's path, because the server may redirect a renamed
     repository. The result is used only for this repository.
     """
-    if not url.lower().startswith(("https://", "http://")):
-        return Credentials(ssh=_ssh(found))
-    app = found.app
+    is_http = url.lower().startswith(("https://", "http://"))
+    if not is_http:
+        return Credentials(ssh=_ssh_files(repo_credentials))
     server = origin(url)
-    # like Argo CD, use the secret's value instead of the pod's own
-    replaced_variables = ("no_proxy", "NO_PROXY") if found.proxy else ()
+    variables: tuple[tuple[str, str], ...] = ()
+    if repo_credentials.proxy:
+        # like Argo CD, use the secret's value instead of the pod's own
+        no_proxy = repo_credentials.no_proxy
+        variables = (("no_proxy", no_proxy), ("NO_PROXY", no_proxy))
     credentials = Credentials(
-        certificates=found.authorities,
-        variables=tuple((name, found.no_proxy) for name in replaced_variables),
+        certificates=repo_credentials.authorities,
+        variables=variables,
         only=without_login(url).rstrip("/").removesuffix(".git"),
-        pairs=lambda folder: _settings(found, server, folder),
+        pairs=lambda folder: _git_settings(repo_credentials, server, folder),
         # An owner who sets a proxy and turns off verification can read the traffic, so only the
         # owner's own credentials are sent.
-        alone=found.owners and found.insecure,
+        alone=repo_credentials.owners and repo_credentials.insecure,
     )
-    if app is None:
-        login = Login(server, found.username or _TOKEN_USER, found.password)
-        return replace(credentials, logins=(login,)) if found.password else credentials
-
-    def login_of_app(ca_file: str) -> Login:
-        secret = token(
-            app,
-            ca_file,
-            verify=not found.insecure,
-            proxy=found.proxy,
-            no_proxy=found.no_proxy,
-        )
-        return Login(server, _TOKEN_USER, secret)
-
-    return replace(credentials, app=login_of_app, app_server=server)
+    if repo_credentials.app is not None:
+        app_login = partial(_app_login, repo_credentials, repo_credentials.app, server)
+        return replace(credentials, app=app_login, app_server=server)
+    if repo_credentials.password:
+        user = repo_credentials.username or _TOKEN_USER
+        login = Login(server, user, repo_credentials.password)
+        return replace(credentials, logins=(login,))
+    return credentials
 
 
-def _settings(found: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return Git's other settings for this server, to be set with `GIT_CONFIG_*`, because some of
-    them are secret.
+def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str) -> Login:
+    """Return a login to the server with a new token of the GitHub App."""
+    app_token = token(
+        app,
+        ca_file,
+        verify=not credentials.insecure,
+        proxy=credentials.proxy,
+        no_proxy=credentials.no_proxy,
+    )
+    return Login(server, _TOKEN_USER, app_token)
+
+
+def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
+    """Return (name, value) of Git's other settings for this server. They are set with
+    `GIT_CONFIG_*`, because some of them are secret.
 
     A client certificate is written into `folder`, which must be private.
     """
     prefix = f"http.{server}"
-    pairs = []
-    if found.insecure:
-        pairs.append((f"{prefix}.sslVerify", "false"))
-    if found.proxy:
-        pairs.append((f"{prefix}.proxy", found.proxy.reveal()))
-    if found.bearer:
-        pairs.append((f"{prefix}.extraHeader", f"Authorization: Bearer {found.bearer.reveal()}"))
-    if found.certificate:
+    settings = []
+    if credentials.insecure:
+        settings.append((f"{prefix}.sslVerify", "false"))
+    if credentials.proxy:
+        settings.append((f"{prefix}.proxy", credentials.proxy.reveal()))
+    if credentials.bearer:
+        header = f"Authorization: Bearer {credentials.bearer.reveal()}"
+        settings.append((f"{prefix}.extraHeader", header))
+    if credentials.certificate:
         name = os.urandom(4).hex()
-        certificate = _write_secret(folder, f"{name}.pem", found.certificate)
-        key = _write_secret(folder, f"{name}.key", found.certificate_key.reveal())
-        pairs.append((f"{prefix}.sslCert", certificate))
-        pairs.append((f"{prefix}.sslKey", key))
-    return pairs
+        certificate = _write_secret(folder, f"{name}.pem", credentials.certificate)
+        key = _write_secret(folder, f"{name}.key", credentials.certificate_key.reveal())
+        settings.append((f"{prefix}.sslCert", certificate))
+        settings.append((f"{prefix}.sslKey", key))
+    return settings
 
 
-def _begins(url: str, prefix: str) -> bool:
-    """Return whether a template matches a URL.
+def _is_prefix(template_url: str, url: str) -> bool:
+    """Return whether a template's URL is a prefix of a repository's URL.
 
-    Unlike Argo CD, compare whole hosts, because the URL may not be trusted.
-
-    `https://git.example.com` does not match `https://git.example.com.evil.org`.
+    Unlike Argo CD, compare whole hosts, because the repository's URL may not be trusted:
+    `https://git.example.com` is not a prefix of `https://git.example.com.evil.org`.
     """
-    if not prefix or not url.startswith(prefix):
+    if not template_url or not url.startswith(template_url):
         return False
-    host = login_and_host(prefix)
+    host = login_and_host(template_url)
     return not host or host == login_and_host(url)
 
 
@@ -353,7 +392,9 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
             f"secret {name} has tlsClientCertData or tlsClientCertKey, but not both",
             hint="add the missing field",
         )
-    insecure = [_boolean(name, data, field) for field in ("insecure", "insecureIgnoreHostKey")]
+    # read both, so that an invalid value of either is an error
+    insecure = _boolean(name, data, "insecure")
+    ignores_host_key = _boolean(name, data, "insecureIgnoreHostKey")
     return RepoCredentials(
         secret=name,
         username=data.get("username", ""),
@@ -363,7 +404,7 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
         app=_github_app_of(name, data),
         certificate=certificate,
         certificate_key=Secret(key),
-        insecure=any(insecure),
+        insecure=insecure or ignores_host_key,
         proxy=Secret(data.get("proxy", "")),
         no_proxy=data.get("noProxy", ""),
     )
@@ -371,18 +412,19 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
 
 def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     """Return the GitHub App in a secret, or None if there is none. Raises `CredentialsError`."""
-    fields = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
-    app_id, installation, key = (data.get(field, "").strip() for field in fields)
-    if not any((app_id, installation, key)):
+    required = ("githubAppID", "githubAppInstallationID", "githubAppPrivateKey")
+    values = {field: data.get(field, "").strip() for field in required}
+    missing = [field for field in required if not values[field]]
+    if len(missing) == len(required):
         return None
-    missing = [field for field in fields if not data.get(field, "").strip()]
     if missing:
         raise CredentialsError(
             f"secret {name} has no field {' and '.join(missing)}",
             hint="add it: a GitHub App needs all three fields",
         )
-    for field, value in (("githubAppID", app_id), ("githubAppInstallationID", installation)):
-        if not value.isascii() or not value.isdigit():
+    for field in ("githubAppID", "githubAppInstallationID"):
+        is_number = values[field].isascii() and values[field].isdigit()
+        if not is_number:
             raise CredentialsError(
                 f"secret {name}: {field} is not a number",
                 hint="see the App's settings on GitHub",
@@ -393,51 +435,60 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
             f"secret {name}: githubAppEnterpriseBaseUrl is not an https URL",
             hint="use https://<host>/api/v3",
         )
-    return App(app_id, installation, Secret(key), api)
+    return App(
+        values["githubAppID"],
+        values["githubAppInstallationID"],
+        Secret(values["githubAppPrivateKey"]),
+        api,
+    )
 
 
 def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
-    """Return the value of a field, or False if it is missing. Raises `CredentialsError`."""
-    word = data.get(field, "").strip().lower()
-    if word not in (*_TRUE, *_FALSE):
+    """Return the value of a secret's field, or False if it is missing. Raises `CredentialsError`
+    for anything other than true and false.
+    """
+    value = data.get(field, "").strip().lower()
+    if value not in (*_TRUE, *_FALSE):
         raise CredentialsError(
             f"secret {name}: {field} is neither true nor false",
             hint="use true or false, in quotes",
         )
-    return word in _TRUE
+    return value in _TRUE
 
 
-def _ssh(found: RepoCredentials) -> SshFiles:
+def _ssh_files(credentials: RepoCredentials) -> SshFiles:
     """Return the files for ssh: the key, and the known hosts or a config that ignores them.
 
     Raises `CredentialsError` for a bad key.
     """
-    key = found.ssh_key.reveal().replace("\r", "").strip()
+    key = credentials.ssh_key.reveal().replace("\r", "").strip()
+    secret = credentials.secret
     if key and not is_private_key(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey is not a private key",
+            f"secret {secret}: sshPrivateKey is not a private key",
             hint="use the private key",
         )
     if key and has_passphrase(key):
         raise CredentialsError(
-            f"secret {found.secret}: sshPrivateKey has a passphrase, which a pipeline cannot enter",
+            f"secret {secret}: sshPrivateKey has a passphrase, which a pipeline cannot enter",
             hint="create a key without a passphrase: ssh-keygen -t ed25519 -N ''",
         )
-    files = {_KEY: f"{key}\n"} if key else {}
-    if found.insecure:
-        return SshFiles(
-            {**files, "config": _UNCHECKED},
-            tuple(files),
-            only_keys=bool(key),
-        )
-    known = found.known_hosts.strip()
-    if known:
-        files["known_hosts"] = f"{known}\n"
+    files = {}
+    key_files: tuple[str, ...] = ()
+    if key:
+        files[_KEY] = f"{key}\n"
+        key_files = (_KEY,)
+    known_hosts = credentials.known_hosts.strip()
+    if credentials.insecure:
+        known_hosts = ""  # the config ignores them
+        files["config"] = _UNCHECKED
+    elif known_hosts:
+        files["known_hosts"] = f"{known_hosts}\n"
     return SshFiles(
         files,
-        (_KEY,) if key else (),
+        key_files,
         only_keys=bool(key),
-        known_hosts=bool(known),
+        known_hosts=bool(known_hosts),
     )
 
 

@@ -11,26 +11,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 from task.argocd.application_store import REFRESH
 from task.argocd.owners import set_of, step_of
 from task.argocd.projects import blocks
 from task.argocd.rollout_causes import (
+    JsonObject,
     conditions,
-    failures,
-    listed,
-    passing,
-    pulling,
-    said,
+    failure_messages,
+    health_messages,
+    is_transient,
+    joined_messages,
+    short_line,
     sick_pods,
-    unwell,
+    unpulled_pods,
 )
 from task.plain_data import mapping, mappings, text, value_at
 from task.timestamps import epoch_seconds
 
 Wants = Literal["", "tree", "windows", "owner"]
-Details = Mapping[Wants, Mapping[str, Any]]  # more data about an Application, by kind
+Details = Mapping[Wants, JsonObject]  # more data about an Application, by kind
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are not errors
 SKIP = "argocd.argoproj.io/skip-reconcile"
@@ -47,9 +48,9 @@ class Wanted:
     accepts: Callable[[str], bool]  # whether a revision is or contains the wanted one
     since: str = ""  # RFC 3339, by Argo CD's clock: only later comparisons count
     # whether a source with this repoURL must have the wanted revision
-    ours: Callable[[str], bool] = lambda _url: True
+    applies_to: Callable[[str], bool] = lambda _url: True
     # the comparison must be with the current spec, because a live Application was patched
-    spec: bool = False
+    needs_current_spec: bool = False
     # Argo CD may still find work to do: a later comparison must confirm it
     tentative: bool = False
 
@@ -70,11 +71,11 @@ class Rollout:
     slow: bool = False  # if not sure: whether it may take a minute to clear
     stale: bool = False  # a newer comparison is needed: request a refresh
     wants: Wants = ""  # missing data that would make the result more precise
-    compared: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
+    compared_at: str = ""  # status.reconciledAt: the time of Argo CD's last comparison with Git
     warning: str = ""  # a warning about a rollout that has not failed
     begun: bool = False  # whether Argo CD has begun to sync the wanted revision
     # whether Argo CD has checked since that sync began (or ended), so it is not just slow
-    looked: bool = False
+    checked_since_sync: bool = False
     pods: str = ""  # problems of pods that were created since then
 
 
@@ -82,15 +83,15 @@ class Rollout:
 class View:
     """The parts of an Application that are relevant for its rollout."""
 
-    item: Mapping[str, Any]
-    status: Mapping[str, Any]
-    sync: Mapping[str, Any]
-    operation: Mapping[str, Any]  # status.operationState
-    tree: Mapping[str, Any]
-    compared: str
-    at_wanted: bool  # whether the last comparison was with a wanted revision
-    applied: bool  # whether the last operation was for a wanted revision
-    fresh: bool  # whether the last comparison was later than `since`
+    application: JsonObject
+    status: JsonObject
+    sync: JsonObject  # status.sync
+    operation: JsonObject  # status.operationState
+    tree: JsonObject  # the live resources, or {}
+    compared_at: str  # status.reconciledAt: the time of Argo CD's last comparison with Git
+    compares_wanted: bool  # whether that comparison was with a wanted revision
+    applied_wanted: bool  # whether the last operation was for a wanted revision
+    is_fresh: bool  # whether the last comparison was later than `since`
 
     @property
     def phase(self) -> str:
@@ -103,57 +104,66 @@ class View:
         return self.phase in ("Running", "Terminating")
 
     @property
-    def looked(self) -> bool:
+    def checked_since_sync(self) -> bool:
         """Whether Argo CD has checked the cluster since the operation that applied a wanted
         revision.
 
         A busy controller leaves stale data, such as a sync that still appears to be running or an
         outdated health status.
         """
-        if not self.applied:
+        if not self.applied_wanted:
             return False
         if self.running and self.operation.get("retryCount"):
             return True
-        began = text(self.operation, "startedAt")
-        moment = began if self.running else text(self.operation, "finishedAt") or began
+        started_at = text(self.operation, "startedAt")
+        finished_at = text(self.operation, "finishedAt") or started_at
+        sync_time = started_at if self.running else finished_at
         # a changed health does not change `reconciledAt`
-        changed = text(self.status, "health", "lastTransitionTime")
-        return later(self.compared, moment) or later(changed, moment)
+        health_changed_at = text(self.status, "health", "lastTransitionTime")
+        return later(self.compared_at, sync_time) or later(health_changed_at, sync_time)
 
     @property
-    def current(self) -> bool:
+    def operation_is_current(self) -> bool:
         """Whether the last operation was for the revisions of the last comparison."""
         return revisions_of(_sync_result(self.operation)) == revisions_of(self.sync)
 
 
-def view_of(item: Mapping[str, Any], wanted: Wanted, tree: Mapping[str, Any]) -> View:
-    """Return the view of an Application for the wanted revision."""
+def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
+    """Return the parts of the Application `item` that are relevant for the rollout of the wanted
+    revision. `tree` has its live resources, or is {}.
+    """
     status = mapping(item, "status")
     sync = mapping(status, "sync")
     operation = mapping(status, "operationState")
-    compared = text(status, "reconciledAt")
-    compared_to = mapping(sync, "comparedTo")
-    at_wanted = _accepted(_compared_sources(item, compared_to), revisions_of(sync), wanted)
-    if wanted.spec and _has_other_spec(item, compared_to):
-        at_wanted = False
+    compared_at = text(status, "reconciledAt")
+    compares_wanted = _is_for_wanted(item, mapping(sync, "comparedTo"), revisions_of(sync), wanted)
     result = _sync_result(operation)
-    applied = _accepted(_compared_sources(item, result), revisions_of(result), wanted)
-    if wanted.spec and _has_other_spec(item, result):
-        applied = False
-    if value_at(operation, "operation", "sync", "dryRun") is True:
-        applied = False
-    fresh = not wanted.since or later(compared, wanted.since)
-    return View(item, status, sync, operation, tree, compared, at_wanted, applied, fresh)
+    applied_wanted = _is_for_wanted(item, result, revisions_of(result), wanted)
+    is_dry_run = value_at(operation, "operation", "sync", "dryRun") is True
+    if is_dry_run:
+        applied_wanted = False
+    return View(
+        application=item,
+        status=status,
+        sync=sync,
+        operation=operation,
+        tree=tree,
+        compared_at=compared_at,
+        compares_wanted=compares_wanted,
+        applied_wanted=applied_wanted,
+        is_fresh=not wanted.since or later(compared_at, wanted.since),
+    )
 
 
 def judge(
-    item: Mapping[str, Any],
+    item: JsonObject,
     wanted: Wanted,
-    details: Mapping[Wants, Mapping[str, Any]] = {},
+    details: Mapping[Wants, JsonObject] = {},
 ) -> Rollout:
-    """Return the state of the rollout.
+    """Return the state of the rollout of a revision to the Application `item`.
 
-    `details` may contain the tree (resources), windows (sync), and owner (ApplicationSet).
+    `details` may contain the tree (its live resources), the windows (its sync windows), and the
+    owner (its ApplicationSet).
 
     Anything older than the wanted revision is ignored, whether success or failure.
     """
@@ -167,47 +177,55 @@ def judge(
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
         return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint)
-    to_sync = _wanted_for_sync(item, wanted)
-    if to_sync is None:
+    synced_wanted = _wanted_for_sync(item, wanted)
+    if synced_wanted is None:
         return _not_hydrated(item, wanted)
-    tree = mapping(details, "tree")
-    view = view_of(item, to_sync, tree)
-    answer = _answer(view, to_sync, details)
-    if to_sync.tentative and answer.state == "synced-and-healthy":
-        answer = replace(
-            answer,
-            sure=False,
-            slow=True,
-            stale=True,
-        )
-    pods = sick_pods(tree, text(view.operation, "startedAt")) if view.applied else ()
-    hint = answer.hint
-    if answer.wants == "tree" and _waits_for_pods(view):
-        hint = "; ".join(filter(None, (hint, text(tree, "hint"))))
+    view = view_of(item, synced_wanted, mapping(details, "tree"))
+    rollout = _first_result(view, synced_wanted, details)
+    # Argo CD may still find work to do, so a later comparison must confirm it
+    if synced_wanted.tentative and rollout.state == "synced-and-healthy":
+        rollout = replace(rollout, sure=False, slow=True, stale=True)
+    return _with_progress(rollout, view)
+
+
+def _with_progress(rollout: Rollout, view: View) -> Rollout:
+    """Add to a state how far Argo CD is with the sync of the wanted revision, and which pods are
+    unhealthy.
+    """
+    hints = [rollout.hint]
+    if rollout.wants == "tree" and _waits_for_pods(view):
+        hints.append(text(view.tree, "hint"))  # why the tree has no pods
+    pods = ""
+    if view.applied_wanted:
+        unhealthy_pods = sick_pods(view.tree, since=text(view.operation, "startedAt"))
+        pods = joined_messages(unhealthy_pods) if unhealthy_pods else ""
     # the status of the running sync may be outdated
-    outdated = view.running and view.applied and not view.looked
+    is_outdated = view.running and view.applied_wanted and not view.checked_since_sync
     return replace(
-        answer,
-        stale=answer.stale or outdated,
-        compared=view.compared,
-        begun=view.applied,
-        looked=view.looked,
-        pods=listed(pods) if pods else "",
-        hint=hint,
+        rollout,
+        stale=rollout.stale or is_outdated,
+        compared_at=view.compared_at,
+        begun=view.applied_wanted,
+        checked_since_sync=view.checked_since_sync,
+        pods=pods,
+        hint="; ".join(filter(None, hints)),
     )
 
 
-def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any]]) -> Rollout:
-    """Return the state from the first check with a result."""
+def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
+    """Return the state of the rollout, from the first check that has a result.
+
+    `details` may contain the sync windows and the ApplicationSet ("owner").
+    """
     windows = mapping(details, "windows")
-    answer = (
+    rollout = (
         _cannot_be_compared(view)
         or _of_running_operation(view, windows)
         or _of_failed_operation(view)
         or _not_compared(view, wanted)
     )
-    if answer is not None:
-        return answer
+    if rollout is not None:
+        return rollout
     # compared with the wanted revision, and no operation is running or failed
     status = text(view.sync, "status")
     if status == "Synced":
@@ -218,13 +236,13 @@ def _answer(view: View, wanted: Wanted, details: Mapping[Wants, Mapping[str, Any
 
 
 def _waits_for_pods(view: View) -> bool:
-    """Return whether the cause is pods that are not ready yet, rather than a slow sync or
-    comparison.
+    """Return whether a rollout that is not complete waits for pods that are not ready yet, rather
+    than for a slow sync or comparison.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
 
-def _wanted_for_sync(item: Mapping[str, Any], wanted: Wanted) -> Wanted | None:
+def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
     """Return the revision that Argo CD has to sync, or None if it does not exist yet.
 
     That is the wanted revision itself, unless the Application has a source hydrator. A hydrator
@@ -239,24 +257,24 @@ def _wanted_for_sync(item: Mapping[str, Any], wanted: Wanted) -> Wanted | None:
     if not hydrated_commit:
         return None
     # Match the commit in any repository, because the hydrator may write to a different repository.
-    hydrated = Wanted(lambda revision: revision == hydrated_commit, wanted.since)
+    hydrated_wanted = Wanted(lambda revision: revision == hydrated_commit, wanted.since)
     if dry_commit and wanted.accepts(dry_commit):
-        return hydrated
+        return hydrated_wanted
     if _needs_no_hydration(status, wanted):
-        return replace(hydrated, tentative=True)
+        return replace(hydrated_wanted, tentative=True)
     return None
 
 
-def _not_hydrated(item: Mapping[str, Any], wanted: Wanted) -> Rollout:
+def _not_hydrated(item: JsonObject, wanted: Wanted) -> Rollout:
     """Return the state if the wanted (dry) revision has not been hydrated."""
     operation = mapping(item, "status", "sourceHydrator", "currentOperation")
     if text(operation, "phase") == "Failed" and wanted.accepts(text(operation, "drySHA")):
-        reason = said(text(operation, "message"))
+        reason = short_line(text(operation, "message"))
         return Rollout("failed", f"hydrating the revision failed: {reason}")
     return Rollout("waiting", "the revision has not been hydrated yet", stale=True)
 
 
-def _needs_no_hydration(status: Mapping[str, Any], wanted: Wanted) -> bool:
+def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
     """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
     Argo CD only records a commit that does not change any of `manifest-generate-paths` (Argo CD
@@ -268,106 +286,121 @@ def _needs_no_hydration(status: Mapping[str, Any], wanted: Wanted) -> bool:
 
 
 def _cannot_be_compared(view: View) -> Rollout | None:
-    """Return the state of an Application that Argo CD cannot compare at all."""
+    """Return the state of an Application that Argo CD cannot compare with Git at all, or None if it
+    can.
+    """
     if text(view.sync, "status") not in ("Unknown", ""):
         return None
-    if problems := conditions(view.status, "InvalidSpecError"):
+    spec_problems = conditions(view.status, "InvalidSpecError")
+    if spec_problems:
         if _refresh_pending(view):
             return Rollout("waiting", "Argo CD has not refreshed it yet")
-        hint = "correct the Application's spec or its AppProject"
-        return Rollout("failed", f"the Application's spec is invalid: {listed(problems)}", hint)
+        because = f"the Application's spec is invalid: {joined_messages(spec_problems)}"
+        return Rollout("failed", because, "correct the Application's spec or its AppProject")
+
     problems = conditions(view.status, "ComparisonError", "UnknownError")
     if not problems:
         return None
-    if not view.fresh:
+    if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    transient = all(passing(problem) for problem in problems)
+    transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
     if transient or only_unknown_errors:
         return Rollout(
             "progressing",
-            f"Argo CD cannot compare it right now: {listed(problems)}",
+            f"Argo CD cannot compare it right now: {joined_messages(problems)}",
             stale=True,
         )
     hint = "the manifests of this revision cannot be generated: correct them in Git"
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
         hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
-    return Rollout("failed", f"Argo CD cannot compare it: {listed(problems)}", hint, sure=False)
+    because = f"Argo CD cannot compare it: {joined_messages(problems)}"
+    return Rollout("failed", because, hint, sure=False)
 
 
-def _of_running_operation(view: View, windows: Mapping[str, Any]) -> Rollout | None:
-    """Return the state if an operation is running or was requested."""
-    if not (mapping(view.item, "operation") or view.running):
+def _of_running_operation(view: View, windows: JsonObject) -> Rollout | None:
+    """Return the state if an operation (a sync) is running or was requested, or None if not."""
+    is_requested = bool(mapping(view.application, "operation"))
+    if not is_requested and not view.running:
         return None
     message = text(view.operation, "message") if view.running else ""
     if "blocked by sync window" in message:
-        return replace(_blocked(windows), wants="" if windows else "windows")
-    if not view.applied:
-        state: State = "progressing" if view.at_wanted else "waiting"
-        what = "a sync of another revision is running"
-        return Rollout(state, f"{what}: {said(message)}" if message else what)
-    if unpulled := _unpulled(view):
+        return _blocked(windows)
+    if not view.applied_wanted:
+        state: State = "progressing" if view.compares_wanted else "waiting"
+        because = "a sync of another revision is running"
+        return Rollout(state, f"{because}: {short_line(message)}" if message else because)
+    unpulled = _unpulled(view)
+    if unpulled:
         return unpulled  # a sync wave is waiting for pods that will never start
-    begun = text(view.operation, "startedAt")
-    if "waiting for healthy state of" in message and _suspended(view, begun):
+    waits_for_health = "waiting for healthy state of" in message
+    if waits_for_health and _suspended(view, since=text(view.operation, "startedAt")):
         return _paused(view)  # the wave continues once the pause is over
-    what = f"the sync is running: {said(message)}" if message else "the sync is running"
-    return _tried_again(view) or Rollout("progressing", what, wants="tree")
+    retried = _tried_again(view)
+    if retried:
+        return retried
+    because = f"the sync is running: {short_line(message)}" if message else "the sync is running"
+    return Rollout("progressing", because, wants="tree")
 
 
 def _tried_again(view: View) -> Rollout | None:
-    """Return the state if the sync has failed and Argo CD is retrying it."""
-    count = view.operation.get("retryCount")
-    limit = value_at(view.operation, "operation", "retry", "limit")
-    if not isinstance(count, int) or count <= 0:
+    """Return the state if the sync has failed and Argo CD is retrying it, or None if not."""
+    retry_count = view.operation.get("retryCount")
+    if not isinstance(retry_count, int) or retry_count <= 0:
         return None
     # The phase stays Running until the last attempt has failed. An Application without a `retry`
     # has five more attempts, which take five minutes.
-    tries = f"{count} of {limit}" if isinstance(limit, int) and limit else str(count)
-    why = listed(failures(view.operation))
+    limit = value_at(view.operation, "operation", "retry", "limit")
+    has_limit = isinstance(limit, int) and limit != 0
+    tries = f"{retry_count} of {limit}" if has_limit else str(retry_count)
+    causes = joined_messages(failure_messages(view.operation))
     return Rollout(
         "progressing",
-        f"the sync failed and is being retried ({tries}): {why}",
+        f"the sync failed and is being retried ({tries}): {causes}",
         "Argo CD keeps retrying; pass a longer --wait-timeout to see the outcome",
         wants="tree",
     )
 
 
-def _blocked(windows: Mapping[str, Any]) -> Rollout:
-    hint = "sync it once the window allows it (argocd app sync), or wait until the window opens"
-    because = text(windows, "because") or "a sync window prevents Argo CD from syncing"
-    return Rollout("needs-sync", because, hint)
+def _blocked(windows: JsonObject) -> Rollout:
+    """Return the state if a sync window prevents the sync. `windows` are {} if not known yet."""
+    return Rollout(
+        "needs-sync",
+        text(windows, "because") or "a sync window prevents Argo CD from syncing",
+        "sync it once the window allows it (argocd app sync), or wait until the window opens",
+        wants="" if windows else "windows",
+    )
 
 
 def _of_failed_operation(view: View) -> Rollout | None:
     """Return the state if the last operation was for the wanted revision and failed for good."""
-    if not view.applied or view.phase not in _BROKEN:
+    has_failed = view.phase in _BROKEN
+    if not has_failed or not view.applied_wanted:
         return None
-    if view.at_wanted and not view.current:
+    if view.compares_wanted and not view.operation_is_current:
         return None  # there will be another operation for the wanted revision
-    why = failures(view.operation)
-    return Rollout("failed", f"the sync failed: {listed(why)}", "see the Application in Argo CD")
+    causes = joined_messages(failure_messages(view.operation))
+    return Rollout("failed", f"the sync failed: {causes}", "see the Application in Argo CD")
 
 
 def _not_compared(view: View, wanted: Wanted) -> Rollout | None:
     """Return the state if Argo CD has not compared the Application with the wanted revision since
-    the requested refresh.
+    the requested refresh, or None if it has.
     """
-    if view.at_wanted and view.fresh:
+    if view.compares_wanted and view.is_fresh:
         return None
-    if view.at_wanted:
+    if view.compares_wanted:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    if wanted.spec:
+    if wanted.needs_current_spec:
         return Rollout(
             "waiting",
             "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    if _refresh_pending(
-        view
-    ):  # for three minutes, this is the only sign that manifests cannot be rendered
+    # for three minutes, this is the only sign that manifests cannot be rendered
+    if _refresh_pending(view):
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
-    other_revisions = ", ".join(item[:12] for item in revisions_of(view.sync))
+    other_revisions = ", ".join(revision[:12] for revision in revisions_of(view.sync))
     if not other_revisions:
         return Rollout("waiting", "Argo CD has not compared it yet", stale=True)
     return Rollout(
@@ -379,49 +412,50 @@ def _not_compared(view: View, wanted: Wanted) -> Rollout | None:
 
 def _refresh_pending(view: View) -> bool:
     """Return whether a requested refresh is still pending."""
-    return REFRESH in mapping(view.item, "metadata", "annotations")
+    return REFRESH in mapping(view.application, "metadata", "annotations")
 
 
 def _synced(view: View) -> Rollout:
     """Return the state of an Application that is synced to the wanted revision, from its health."""
-    ended = text(view.operation, "finishedAt")
+    finished_at = text(view.operation, "finishedAt")
     # a changed health does not change `reconciledAt`
-    changed = text(view.status, "health", "lastTransitionTime")
-    health_is_current = later(view.compared, ended) or later(changed, ended)
+    changed_at = text(view.status, "health", "lastTransitionTime")
+    health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
         # The health may still be outdated. These times are in whole seconds.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
+
     health = text(view.status, "health", "status")
     if health == "Healthy":
         # If there was no operation, there was nothing to apply. Another check confirms that.
-        succeeded = view.applied and view.phase == "Succeeded"
+        sync_succeeded = view.applied_wanted and view.phase == "Succeeded"
         return Rollout(
             "synced-and-healthy",
             "synced and healthy",
-            sure=succeeded,
-            stale=not succeeded,
+            sure=sync_succeeded,
+            stale=not sync_succeeded,
         )
-    why = unwell(view.status, view.tree)
+
+    causes = health_messages(view.status, view.tree)
     if health == "Degraded":
         return Rollout(
             "failed",
-            f"degraded: {listed(why)}",
+            f"degraded: {joined_messages(causes)}",
             "see the Application in Argo CD",
             sure=False,
             wants="tree",
         )
-    if unpulled := _unpulled(view):
+    unpulled = _unpulled(view)
+    if unpulled:
         return unpulled
     if health == "Suspended":
         return _paused(view)
-    detail = f": {listed(why)}" if why else ""
-    return Rollout(
-        "progressing",
-        f"synced, {health.lower() or 'its health is unknown'}{detail}",
-        wants="tree",
-    )
+    because = f"synced, {health.lower() or 'its health is unknown'}"
+    if causes:
+        because = f"{because}: {joined_messages(causes)}"
+    return Rollout("progressing", because, wants="tree")
 
 
 def _suspended(view: View, since: str) -> bool:
@@ -430,43 +464,55 @@ def _suspended(view: View, since: str) -> bool:
     Some Applications are always suspended, for example because of a suspended CronJob.
     """
     health = mapping(view.status, "health")
-    return text(health, "status") == "Suspended" and later(
-        text(health, "lastTransitionTime"),
-        since,
-    )
+    if text(health, "status") != "Suspended":
+        return False
+    return later(text(health, "lastTransitionTime"), since)
 
 
 def _paused(view: View) -> Rollout:
-    why = unwell(view.status, view.tree)
-    because = f"paused, and not healthy yet{f': {listed(why)}' if why else ''}"
+    """Return the state of an Application whose rollout a person or a timer has to resume."""
+    because = "paused, and not healthy yet"
+    causes = health_messages(view.status, view.tree)
+    if causes:
+        because = f"{because}: {joined_messages(causes)}"
     hint = "resume it, or wait for its timer; then run image-update wait to see the outcome"
     return Rollout("paused", because, hint, warning=because)
 
 
 def _unpulled(view: View) -> Rollout | None:
-    """Return the state if pods created since the sync began cannot pull their image."""
-    since = text(view.operation, "startedAt") if view.applied else ""
-    pods = pulling(view.tree, since)
+    """Return the state if pods created since the sync began cannot pull their image, or None if
+    there are no such pods.
+    """
+    since = text(view.operation, "startedAt") if view.applied_wanted else ""
+    pods = unpulled_pods(view.tree, since)
     if not pods:
         return None
     hint = "check that the registry has the image, and that the cluster is allowed to pull it"
-    return Rollout("failed", f"the image cannot be pulled: {listed(pods)}", hint, sure=False)
+    because = f"the image cannot be pulled: {joined_messages(pods)}"
+    return Rollout("failed", because, hint, sure=False)
 
 
-def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any]) -> Rollout:
+def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     """Return the state of an Application that differs from the wanted revision.
 
-    `windows` and `owner` are {} if they are unknown.
+    `windows` (its sync windows) and `owner` (its ApplicationSet) are {} if they are unknown.
     """
-    automated = value_at(view.item, "spec", "syncPolicy", "automated")
+    automated = value_at(view.application, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
         return _not_automated(view, owner)
+
     resources = [
-        item for item in mappings(view.status, "resources") if text(item, "status") == "OutOfSync"
+        resource
+        for resource in mappings(view.status, "resources")
+        if text(resource, "status") == "OutOfSync"
     ]
-    names = listed([f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources])
-    only_pruning = resources and all(item.get("requiresPruning") is True for item in resources)
-    if only_pruning and not automated.get("prune"):
+    names = joined_messages(
+        [f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources]
+    )
+    only_pruning_is_left = bool(resources) and all(
+        resource.get("requiresPruning") is True for resource in resources
+    )
+    if only_pruning_is_left and not automated.get("prune"):
         because = f"only resources to prune are left, and auto-prune is off: {names}"
         return Rollout(
             "needs-sync",
@@ -474,12 +520,16 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
             "someone must sync it with pruning: argocd app sync --prune",
             sure=False,
         )
-    if view.applied and view.current:  # the sync succeeded, but something still differs
+
+    if view.applied_wanted and view.operation_is_current:
+        # the sync succeeded, but something still differs
         return _differs_after_its_sync(view, names, heals=automated.get("selfHeal") is True)
-    if refused := _refused_syncs(view):
+
+    refused = _refused_syncs(view)
+    if refused:
         return Rollout(
             "failed",
-            f"Argo CD does not sync: {listed(refused)}",
+            f"Argo CD does not sync: {joined_messages(refused)}",
             "someone must sync it",
         )
     if blocks(windows):
@@ -494,20 +544,20 @@ def _out_of_sync(view: View, windows: Mapping[str, Any], owner: Mapping[str, Any
 
 
 def _refused_syncs(view: View) -> list[str]:
-    """Return the conditions that explain why the wanted revision is not synced."""
-    revisions = revisions_of(view.sync)
-    return [
-        condition
-        for condition in conditions(view.status, "SyncError")
-        if any(revision in condition for revision in revisions)
-    ]
-
-
-def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
-    """Return the state without auto-sync: an ApplicationSet step or a person syncs the
-    Application.
+    """Return the messages of the conditions that explain why Argo CD does not sync the wanted
+    revision.
     """
-    if step := step_of(owner, view.item):
+    revisions = revisions_of(view.sync)
+    messages = conditions(view.status, "SyncError")
+    return [message for message in messages if any(sha in message for sha in revisions)]
+
+
+def _not_automated(view: View, owner: JsonObject) -> Rollout:
+    """Return the state of an Application without auto-sync, which a step of its ApplicationSet
+    (`owner`, {} if unknown) or a person has to sync.
+    """
+    step = step_of(owner, view.application)
+    if step:
         return Rollout(
             "waiting",
             step,
@@ -515,20 +565,21 @@ def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
             stale=True,
             wants="owner",
         )
-    off = Rollout(
+    rollout = Rollout(
         "needs-sync",
         "auto-sync is off: someone must sync it",
         "argocd app sync, or Sync in the UI",
     )
-    unread = "" if owner else set_of(view.item)
-    if not unread:
-        return off
+    application_set = set_of(view.application)
+    if owner or not application_set:
+        return rollout
+    # the ApplicationSet could not be read, so it may have steps
     hint = (
-        f"{off.hint}; if ApplicationSet {unread} has a RollingSync, allow the step to get"
-        " applicationsets.argoproj.io"
+        f"{rollout.hint}; if ApplicationSet {application_set} has a RollingSync, allow the step to"
+        " get applicationsets.argoproj.io"
     )
     return replace(
-        off,
+        rollout,
         hint=hint,
         sure=False,
         wants="owner",
@@ -536,12 +587,17 @@ def _not_automated(view: View, owner: Mapping[str, Any]) -> Rollout:
 
 
 def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
-    """Return the state if the sync of this commit succeeded, but resources still differ."""
-    if not later(view.compared, text(view.operation, "finishedAt")):
+    """Return the state if the sync of this commit succeeded, but resources still differ.
+
+    `names` are the resources, and `heals` is whether Argo CD syncs them again by itself.
+    """
+    if not later(view.compared_at, text(view.operation, "finishedAt")):
         return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
-    if _suspended(view, text(view.operation, "startedAt")):
+    if _suspended(view, since=text(view.operation, "startedAt")):
         return _paused(view)  # a canary changes weights that are also in Git
-    because = f"out of sync again after the sync{f': {names}' if names else ''}"
+    because = "out of sync again after the sync"
+    if names:
+        because = f"{because}: {names}"
     if heals:
         return Rollout("progressing", because, stale=True)
     return Rollout(
@@ -552,102 +608,122 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     )
 
 
-def _sync_result(operation: Mapping[str, Any]) -> Mapping[str, Any]:
+def _sync_result(operation: JsonObject) -> JsonObject:
     """Return the part of an operation that contains its revision: the result, or the request if
     there is no result yet.
     """
     result = mapping(operation, "syncResult")
-    return result if revisions_of(result) else mapping(operation, "operation", "sync")
+    if revisions_of(result):
+        return result
+    return mapping(operation, "operation", "sync")
 
 
-def revisions_of(sync: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the revisions in a sync status or a sync result, one for each source."""
-    several = sync.get("revisions")
-    if isinstance(several, list) and several:
-        return tuple(item if isinstance(item, str) else "" for item in several)
-    single = text(sync, "revision")
-    return (single,) if single else ()
+def revisions_of(sync: JsonObject) -> tuple[str, ...]:
+    """Return the revisions in a sync status or a sync result, one for each source.
+
+    An Application with several sources has `revisions`, and any other has `revision`.
+    """
+    revisions = sync.get("revisions")
+    if isinstance(revisions, list) and revisions:
+        return tuple(revision if isinstance(revision, str) else "" for revision in revisions)
+    revision = text(sync, "revision")
+    return (revision,) if revision else ()
 
 
-def synced_revisions(item: Mapping[str, Any], ours: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return the revisions from `ours` that Argo CD has synced successfully, newest first.
+def synced_revisions(item: JsonObject, ours: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return the revisions that Argo CD has synced successfully to the Application `item`, newest
+    first. Only sources count whose URL is accepted by `ours`.
 
     Argo CD's history does not include failed syncs, and has at most ten entries. It includes
     rollouts that failed after their sync.
     """
-    found: dict[str, None] = {}
+    newest_first: dict[str, None] = {}
     for entry in reversed(mappings(item, "status", "history")):
-        pairs = zip(
-            _compared_sources({}, entry),
-            revisions_of(entry),
-            strict=False,
-        )
-        for (url, _), revision in pairs:
+        sources = _compared_sources({}, entry)
+        for (url, _target), revision in zip(sources, revisions_of(entry), strict=False):
             if revision and ours(url):
-                found[revision] = None
-    return tuple(found)
+                newest_first[revision] = None
+    return tuple(newest_first)
 
 
 def _compared_sources(
-    item: Mapping[str, Any],
-    compared: Mapping[str, Any],
+    item: JsonObject,
+    compared: JsonObject,
 ) -> list[tuple[str, str]]:
-    """Return (repository, target revision) of each source, from the last comparison,
-    or else from the spec.
+    """Return (repository, target revision) of each source of the Application `item`.
+
+    The sources are those in `compared` (a comparison or a sync in its status), or else those in the
+    spec.
     """
     spec = mapping(item, "spec")
-    several = mappings(compared, "sources") or mappings(spec, "sources")
-    if several:
-        return [(text(entry, "repoURL"), text(entry, "targetRevision")) for entry in several]
-    source = mapping(compared, "source") or mapping(spec, "source")
-    return [(text(source, "repoURL"), text(source, "targetRevision"))]
+    sources = mappings(compared, "sources") or mappings(spec, "sources")
+    if not sources:
+        sources = [mapping(compared, "source") or mapping(spec, "source")]
+    return [(text(source, "repoURL"), text(source, "targetRevision")) for source in sources]
 
 
-def _accepted(sources: list[tuple[str, str]], revisions: tuple[str, ...], wanted: Wanted) -> bool:
-    """Return whether every source on the written branch is at a wanted revision.
+def _is_for_wanted(
+    item: JsonObject,
+    compared: JsonObject,
+    revisions: tuple[str, ...],
+    wanted: Wanted,
+) -> bool:
+    """Return whether a comparison or a sync of the Application `item` was for a wanted revision.
 
-    Other sources are ignored.
+    `compared` is the part of its status that contains the sources, and `revisions` has the revision
+    of each source. Every source on the branch that was written must be at a wanted revision. Other
+    sources are ignored.
     """
-    pairs = [
-        (target, revision)
-        for (url, target), revision in zip(sources, revisions, strict=False)
-        if wanted.ours(url)
-    ]
-    # The written branch is the target revision of the sources that are at a wanted revision.
-    branches = {target for target, revision in pairs if revision and wanted.accepts(revision)}
-    if not branches:
+    if wanted.needs_current_spec and _has_other_spec(item, compared):
         return False
-    on_branch = [revision for target, revision in pairs if target in branches]
-    return all(revision and wanted.accepts(revision) for revision in on_branch)
+    wanted_targets = set()
+    other_targets = set()
+    sources = _compared_sources(item, compared)
+    for (url, target), revision in zip(sources, revisions, strict=False):
+        if not wanted.applies_to(url):
+            continue
+        if revision and wanted.accepts(revision):
+            wanted_targets.add(target)
+        else:
+            other_targets.add(target)
+    # The written branch is the target revision of the sources that are at a wanted revision.
+    return bool(wanted_targets) and wanted_targets.isdisjoint(other_targets)
 
 
-def _has_other_spec(item: Mapping[str, Any], compared: Mapping[str, Any]) -> bool:
-    """Return whether Argo CD has compared or synced other sources than the spec has now."""
+def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
+    """Return whether Argo CD has compared or synced other sources (`compared`) than the ones that
+    the Application `item` has now.
+    """
     spec = mapping(item, "spec")
-    return any(
-        _without_empty(spec.get(key)) != _without_empty(compared.get(key))
-        for key in ("source", "sources")
-    )
+    for key in ("source", "sources"):
+        if _without_empty(spec.get(key)) != _without_empty(compared.get(key)):
+            return True
+    return False
 
 
 def _without_empty(value: object) -> object:
-    """Drop empty values, because Argo CD drops them when it copies the spec."""
+    """Return a JSON value without empty values in it, because Argo CD drops them when it copies the
+    spec.
+
+    An empty mapping or list becomes None.
+    """
     if isinstance(value, dict):
-        parts = {key: _without_empty(part) for key, part in value.items()}
-        return {key: part for key, part in parts.items() if part not in (None, "", False)} or None
+        members = {key: _without_empty(member) for key, member in value.items()}
+        kept = {key: member for key, member in members.items() if member not in (None, "", False)}
+        return kept or None
     if isinstance(value, list):
-        return [_without_empty(item) for item in value] or None
+        return [_without_empty(element) for element in value] or None
     return value
 
 
-def later(moment: str, other: str) -> bool:
+def later(time: str, other: str) -> bool:
     """Return whether a time is later than another (RFC 3339). An unreadable time is never later."""
-    return _moment(moment) > _moment(other)
+    return _seconds_of(time) > _seconds_of(other)
 
 
-def _moment(moment: str) -> float:
+def _seconds_of(time: str) -> float:
     """Return an RFC 3339 time in seconds, or 0.0 if it cannot be read."""
     try:
-        return epoch_seconds(moment)
+        return epoch_seconds(time)
     except ValueError:
         return 0.0

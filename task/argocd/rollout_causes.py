@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from itertools import product
 from typing import Any
 
 from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
+JsonObject = Mapping[str, Any]  # an Application, its resource tree, or a part of such data
 LONGEST = 360
 ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
 _PULL = re.compile(
@@ -34,66 +34,75 @@ _PASSING = (
 )
 
 
-def passing(message: str) -> bool:
+def is_transient(message: str) -> bool:
     """Return whether Argo CD reports a transient error that a retry may clear."""
     low = message.lower()
     return any(sign in low for sign in _PASSING)
 
 
-def failures(operation: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return why an operation failed: Argo CD's own message, then each hook and object, without
-    duplicates.
+def failure_messages(operation: JsonObject) -> tuple[str, ...]:
+    """Return why a sync operation failed: Argo CD's own message, then the message of each failed
+    hook and object, without duplicates.
     """
     message = _cleaned(text(operation, "message"))
-    found = [said(message)] if message else []
+    causes = [short_line(message)] if message else []
     for resource in mappings(operation, "syncResult", "resources"):
         sync_failed = text(resource, "status") in ("SyncFailed", "PruneFailed")
         hook_failed = text(resource, "hookPhase") in ("Failed", "Error")
-        if not (sync_failed or hook_failed):
+        if not sync_failed and not hook_failed:
             continue
-        why = _cleaned(text(resource, "message"))
+        resource_message = _cleaned(text(resource, "message"))
         # Argo CD's message may already contain the API's reason for rejecting an object
-        if why and why in message:
+        if resource_message and resource_message in message:
             continue
-        found.append(said(_named(resource, why, text(resource, "hookType"))))
-    return tuple(dict.fromkeys(found))
+        hook = text(resource, "hookType")
+        causes.append(short_line(_with_name(resource, resource_message, hook)))
+    return tuple(dict.fromkeys(causes))
 
 
-def unwell(status: Mapping[str, Any], tree: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the worst of the unhealthy resources and pods, without duplicates.
+def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
+    """Return messages about the unhealthy resources and pods of an Application, without duplicates.
 
-    If none of them has a message, use the message in the Application's own health. Since Argo CD
-    3.0, resources in Kubernetes do not have a health, but Argo CD's API still adds it.
+    `status` is the Application's, and `tree` is its resource tree. Resources that are still
+    progressing or suspended are only included if none is degraded or missing. The last message is
+    from the Application's own health, unless it repeats another. Since Argo CD 3.0, resources in
+    Kubernetes do not have a health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
-    found: list[str] = []
-    listed_objects: set[tuple[str, str]] = set()
-    worst_states = "Degraded", "Missing"
-    for states in (worst_states, ("Progressing", "Suspended")):
-        for state, resource in product(states, resources):
-            if text(resource, "health", "status") != state:
-                continue
+    messages: list[str] = []
+    listed_objects: set[tuple[str, str]] = set()  # (kind, name) of those in `messages`
+    for state in ("Degraded", "Missing"):
+        for resource in _in_state(state, resources):
             kind_and_name = (text(resource, "kind"), text(resource, "name"))
             message = text(resource, "health", "message")
-            # without a message, a resource is only worth a line if it is in one of the worst states
-            new_without_message = state in worst_states and kind_and_name not in listed_objects
-            if message or new_without_message:
+            if message or kind_and_name not in listed_objects:
                 listed_objects.add(kind_and_name)
-                found.append(said(_named(resource, message or state.lower())))
-        if found:
-            break
+                messages.append(short_line(_with_name(resource, message or state.lower())))
+    if not messages:
+        resources = _in_state("Progressing", resources) + _in_state("Suspended", resources)
+        for resource in resources:
+            message = text(resource, "health", "message")
+            if message:  # without a message, such a resource is not worth a line
+                listed_objects.add((text(resource, "kind"), text(resource, "name")))
+                messages.append(short_line(_with_name(resource, message)))
+
     own_message = text(status, "health", "message")
-    cause = _CAUSED.fullmatch(own_message)
+    cause = _CAUSED_BY.fullmatch(own_message)
     if cause is None:
         if own_message:
-            found.append(said(own_message))
+            messages.append(short_line(own_message))
     elif (cause["kind"], cause["name"]) not in listed_objects:
-        found.append(said(f"caused by {cause['kind']} {cause['where']}"))
-    return tuple(dict.fromkeys(found))
+        messages.append(short_line(f"caused by {cause['kind']} {cause['where']}"))
+    return tuple(dict.fromkeys(messages))
+
+
+def _in_state(state: str, resources: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the resources whose health is this state."""
+    return [resource for resource in resources if text(resource, "health", "status") == state]
 
 
 # "Caused by apps/Deployment:apps/web": [group/]kind:[namespace/]name
-_CAUSED = re.compile(
+_CAUSED_BY = re.compile(
     r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
 )
 # Argo CD's temporary file has a different name at each attempt.
@@ -101,77 +110,90 @@ _FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
 def _cleaned(message: str) -> str:
+    """Return a message without the name of a temporary file and the full stop."""
     return _FILE.sub("", message).strip().removesuffix(".")
 
 
-def sick_pods(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
-    """Return the unhealthy pods younger than `since`, each with the reason."""
-    sick = [(pod, text(pod, "health", "message")) for pod in _pods(tree, since) if _degraded(pod)]
-    return tuple(said(_named(pod, message)) for pod, message in sick if message)
+def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
+    """Return the unhealthy pods that were created at `since` or later, each with the reason.
 
-
-def crashing(tree: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes of unhealthy pods whose image is not the problem, newest first."""
-    sick = [
-        pod
-        for pod in _pods(tree)
-        if _degraded(pod) and not _PULL.search(text(pod, "health", "message"))
-    ]
-    return sorted(sick, key=lambda pod: text(pod, "createdAt"), reverse=True)
-
-
-def pulling(tree: Mapping[str, Any], since: str) -> tuple[str, ...]:
-    """Return the pods younger than `since` whose image cannot be pulled."""
-    found = []
+    Pods without a reason are omitted.
+    """
+    descriptions = []
     for pod in _pods(tree, since):
-        infos = [text(info, "value") for info in mappings(pod, "info")]
-        for reason in (text(pod, "health", "message"), *infos):
-            if _PULL.search(reason):
-                found.append(said(_named(pod, reason)))
+        reason = text(pod, "health", "message")
+        if _degraded(pod) and reason:
+            descriptions.append(short_line(_with_name(pod, reason)))
+    return tuple(descriptions)
+
+
+def crashing_pods(tree: JsonObject) -> list[JsonObject]:
+    """Return the resource tree's nodes of unhealthy pods, newest first, without the pods whose
+    image cannot be pulled.
+    """
+    pods = []
+    for pod in _pods(tree):
+        cannot_pull = _PULL.search(text(pod, "health", "message"))
+        if _degraded(pod) and not cannot_pull:
+            pods.append(pod)
+    return sorted(pods, key=lambda pod: text(pod, "createdAt"), reverse=True)
+
+
+def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
+    """Return the pods that were created at `since` or later, and whose image cannot be pulled, each
+    with the reason.
+    """
+    descriptions = []
+    for pod in _pods(tree, since):
+        messages = [text(pod, "health", "message")]
+        messages += [text(info, "value") for info in mappings(pod, "info")]
+        for message in messages:
+            if _PULL.search(message):
+                descriptions.append(short_line(_with_name(pod, message)))
                 break
-    return tuple(found)
+    return tuple(descriptions)
 
 
-def _pods(tree: Mapping[str, Any], since: str = "") -> list[Mapping[str, Any]]:
-    """Return the nodes of the pods that were created since then."""
-    nodes = mappings(tree, "nodes")
-    return [
-        node for node in nodes if text(node, "kind") == "Pod" and text(node, "createdAt") >= since
-    ]
+def _pods(tree: JsonObject, since: str = "") -> list[JsonObject]:
+    """Return the resource tree's nodes of the pods that were created at `since` or later."""
+    pods = [node for node in mappings(tree, "nodes") if text(node, "kind") == "Pod"]
+    return [pod for pod in pods if text(pod, "createdAt") >= since]
 
 
-def _degraded(node: Mapping[str, Any]) -> bool:
+def _degraded(node: JsonObject) -> bool:
     return text(node, "health", "status") == "Degraded"
 
 
-def conditions(status: Mapping[str, Any], *types: str) -> tuple[str, ...]:
+def conditions(status: JsonObject, *types: str) -> tuple[str, ...]:
     """Return the messages of the Application's conditions of these types."""
     return tuple(
-        said(text(condition, "message")) or text(condition, "type")
+        short_line(text(condition, "message")) or text(condition, "type")
         for condition in mappings(status, "conditions")
         if text(condition, "type") in types
     )
 
 
-def _named(resource: Mapping[str, Any], message: str, hook: str = "") -> str:
-    """Return the message, with the object's kind and name in front unless it contains the name.
+def _with_name(resource: JsonObject, message: str, hook: str = "") -> str:
+    """Return a message about a resource, with the resource's kind and name in front unless the
+    message contains the name.
 
     `hook` is the type of hook (PreSync, …), or "" for other objects.
     """
     name = text(resource, "name")
     if not hook and f'"{name}"' in message:
         return message  # Deployment "web" exceeded its progress deadline
-    kind = text(resource, "kind")
-    subject = f"{hook} hook {kind} {name}" if hook else f"{kind} {name}"
+    subject = f"{text(resource, 'kind')} {name}"
+    if hook:
+        subject = f"{hook} hook {subject}"
     return f"{subject}: {message}" if message else subject
 
 
-def listed(texts: Sequence[str]) -> str:
+def joined_messages(texts: Sequence[str]) -> str:
     """Join the first few messages."""
     return and_more(texts, separator="; ") if texts else "Argo CD does not give a reason"
 
 
-def said(message: str) -> str:
+def short_line(message: str) -> str:
     """Return a message as one short printable line without credentials.
 
     A tool's error is truncated at the start.

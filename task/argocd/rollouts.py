@@ -102,15 +102,15 @@ class _Watch:
         self.refresh_interval = 0.0
         self.refreshes = refreshes  # also False if it is not allowed
         self.stale = False  # whether a newer comparison is needed
-        # a state that a later poll must confirm, and since when
-        self.suspected: tuple[Rollout, float] | None = None
+        self.unconfirmed: Rollout | None = None  # a state that a later poll must confirm
+        self.unconfirmed_since = 0.0  # when it was first seen
         self.details: dict[Wants, Mapping[str, Any]] = {}
         self.explain_at = 0.0  # when the next details may be requested
         self.project = ""  # known after the first poll
         self.failed_polls = 0  # how often in a row the API returned a permanent error
         self.error: TaskError | None = None
         self.begun = False  # whether the wanted revision's sync has begun
-        self.looked = False  # whether Argo CD has checked since
+        self.checked_since_sync = False  # whether Argo CD has checked the cluster since
         self.pods = ""  # the problems of its pods when they were last unhealthy
 
 
@@ -153,87 +153,111 @@ class Rollouts:
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
-        """Yield a sight after each round of polling."""
-        wait = self._pace.first
-        while open_ones := [watch for watch in self._watches if not watch.row.ended]:
+        """Yield a sight after each round of polling, until all rollouts have ended.
+
+        The pause between two rounds grows as long as nothing changes.
+        """
+        pause = self._pace.first
+        unfinished = self._unfinished()
+        while unfinished:
             shutdown.check()
-            in_threads(self._poll, open_ones, AT_ONCE)
+            in_threads(self._poll, unfinished, AT_ONCE)
             remaining_seconds = self._pace.limit - self._elapsed()
             if remaining_seconds <= 0:
                 self._give_up()
-            changed = [
-                watch
-                for watch in self._watches
-                if (watch.row.state, watch.row.because) != watch.reported
-            ]
-            for watch in changed:
-                watch.reported = (watch.row.state, watch.row.because)
-            yield Sight(
-                self.rows,
-                tuple(watch.row for watch in changed),
-                self._elapsed(),
-            )
-            wait = self._pace.first if changed else min(wait * 1.5, self._pace.longest)
-            if any(not watch.row.ended for watch in self._watches):
-                pause = wait * (0.75 + self._jitter() / 2)
-                self._sleep(min(pause, max(remaining_seconds, 0.05)))
+
+            changed_rows = self._changed_rows()
+            yield Sight(self.rows, changed_rows, self._elapsed())
+
+            pause = self._pace.first if changed_rows else min(pause * 1.5, self._pace.longest)
+            unfinished = self._unfinished()
+            if unfinished:
+                jittered_pause = pause * (0.75 + self._jitter() / 2)
+                self._sleep(min(jittered_pause, max(remaining_seconds, 0.05)))
+
+    def _unfinished(self) -> list[_Watch]:
+        """Return the Applications whose rollouts have not ended."""
+        return [watch for watch in self._watches if not watch.row.ended]
+
+    def _changed_rows(self) -> tuple[RolloutState, ...]:
+        """Return the rows that have changed since the last call."""
+        changed = []
+        for watch in self._watches:
+            state_and_reason = (watch.row.state, watch.row.because)
+            if state_and_reason != watch.reported:
+                watch.reported = state_and_reason
+                changed.append(watch.row)
+        return tuple(changed)
 
     def _elapsed(self) -> float:
+        """Return the seconds since the wait began."""
         return self._now() - self._began
 
     def _time_is_up(self) -> bool:
+        """Return whether no more requests should be sent."""
         return self._elapsed() > self._pace.limit + _GRACE
 
     def _poll(self, watch: _Watch) -> None:
-        """Poll an Application. A temporary error does not end the wait for it; a second permanent
-        error does.
+        """Request the state of an Application, and update its `watch`.
 
-        Once the time is up, do not send more requests. A server that sends a byte now and then may
-        take half a minute to respond, and a poll may need five responses.
+        A temporary error does not end the wait for the Application; a second permanent error does.
         """
         if self._time_is_up():
             return
         try:
-            item = self._read(watch)
-            needs_refresh = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
-            # always true at the first poll: earlier comparisons do not count
-            if watch.since is None:
-                watch.since = text(item, "status", "reconciledAt")
-                needs_refresh = True
-            if needs_refresh and not self._time_is_up():
-                self._refresh(watch)
-                if not self._time_is_up():
-                    item = self._read(watch)
-            self._accept(watch, self._rollout_of(watch, item))
-            watch.error = None
-            watch.failed_polls = 0
+            application = self._read_refreshed(watch)
+            self._accept(watch, self._rollout_of(watch, application))
         except SourceDownError as error:
             watch.error = error
             self._show(
                 watch,
                 watch.row.state,
-                f"no response at the moment: {bare(error, watch.awaited.key)}",
+                f"no response at the moment: {message_without_name(error, watch.awaited.key)}",
             )
         except SourceError as error:
-            if watch.project and isinstance(error, AbsentError):
-                watch.error = None
-                watch.begun = False
-                self._show(
-                    watch,
-                    "failed",
-                    "it was deleted during the wait",
-                    "check whether it was deleted on purpose",
-                )
-                return
-            watch.failed_polls += 1
-            ends_wait = watch.failed_polls > 1
+            self._accept_error(watch, error)
+        else:
+            watch.error = None
+            watch.failed_polls = 0
+
+    def _read_refreshed(self, watch: _Watch) -> Mapping[str, Any]:
+        """Return the Application, after a refresh if a newer comparison with Git is needed.
+
+        Once the time is up, do not send more requests. A server that sends a byte now and then may
+        take half a minute to respond, and a poll may need five responses.
+        """
+        application = self._read(watch)
+        needs_refresh = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
+        is_first_poll = watch.since is None
+        if is_first_poll:
+            watch.since = text(application, "status", "reconciledAt")
+            needs_refresh = True  # earlier comparisons do not count
+        if not needs_refresh or self._time_is_up():
+            return application
+        self._refresh(watch)
+        if self._time_is_up():
+            return application
+        return self._read(watch)
+
+    def _accept_error(self, watch: _Watch, error: SourceError) -> None:
+        """Show a permanent error. If it is the second in a row, or if the Application was deleted,
+        the wait for the Application has failed.
+        """
+        if watch.project and isinstance(error, AbsentError):
+            watch.error = None
+            watch.begun = False
             self._show(
                 watch,
-                "failed" if ends_wait else watch.row.state,
-                bare(error, watch.awaited.key),
-                error.hint,
+                "failed",
+                "it was deleted during the wait",
+                "check whether it was deleted on purpose",
             )
-            watch.error = error if ends_wait else None
+            return
+        watch.failed_polls += 1
+        ends_wait = watch.failed_polls > 1
+        state = "failed" if ends_wait else watch.row.state
+        self._show(watch, state, message_without_name(error, watch.awaited.key), error.hint)
+        watch.error = error if ends_wait else None
 
     def _read(self, watch: _Watch) -> Mapping[str, Any]:
         """Request the Application with its project, because Argo CD otherwise reports a missing
@@ -242,24 +266,26 @@ class Rollouts:
         namespace = watch.awaited.namespace
         name = watch.awaited.name
         try:
-            item = self._api.get_application(namespace, name, watch.project)
+            application = self._api.get_application(namespace, name, watch.project)
         except AbsentError as absent:
             if not watch.project:
                 raise
             try:
                 # it may have moved to a different project
-                item = self._api.get_application(namespace, name)
+                application = self._api.get_application(namespace, name)
             except SourceDownError:
                 raise
             except SourceError:
                 raise absent from None
-        watch.project = text(item, "spec", "project") or "default"
-        return item
+        watch.project = text(application, "spec", "project") or "default"
+        return application
 
     def _refresh(self, watch: _Watch) -> None:
         """Request a refresh. If that is not allowed, rely on Argo CD's own schedule."""
-        doubled = min(watch.refresh_interval * 2, _LONGEST_REFRESH)
-        watch.refresh_interval = doubled or self._pace.refresh  # 0 before the first refresh
+        if watch.refresh_interval:
+            watch.refresh_interval = min(watch.refresh_interval * 2, _LONGEST_REFRESH)
+        else:
+            watch.refresh_interval = self._pace.refresh
         watch.refresh_at = self._now() + watch.refresh_interval
         try:
             self._api.refresh_application(watch.awaited.namespace, watch.awaited.name)
@@ -270,12 +296,15 @@ class Rollouts:
             watch.since = ""
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
-                f" {bare(error, watch.awaited.key)}"
+                f" {message_without_name(error, watch.awaited.key)}"
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
 
     def _rollout_of(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
-        """Return the state of the rollout. If details would help, request them now and then."""
+        """Return the state of the rollout, from the Application `item`.
+
+        If other data would make it more precise, such as the pods, request that data now and then.
+        """
         judge = watch.awaited.judge
         since = watch.since or ""
         rollout = judge(item, since, {})
@@ -290,35 +319,43 @@ class Rollouts:
         return judge(item, since, watch.details)
 
     def _detail(self, kind: Wants, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Request the ApplicationSet, the resource tree, or the sync windows."""
+        """Request an Application's ApplicationSet, resource tree, or sync windows."""
         if kind == "owner":
             return self._api.application_set(awaited.namespace, set_of(item))
         if kind == "tree":
             return self._api.resource_tree(awaited.namespace, awaited.name)
         return self._api.sync_windows(awaited.namespace, awaited.name)
 
-    def _accept(self, watch: _Watch, found: Rollout) -> None:
+    def _accept(self, watch: _Watch, rollout: Rollout) -> None:
         """Show a state, or wait for a later poll to confirm it."""
-        watch.stale = found.stale or not found.sure
-        watch.begun = found.begun
-        watch.looked = found.looked
-        watch.pods = found.pods or watch.pods
-        confirmed = False
-        if watch.suspected:
-            first, suspected_since = watch.suspected
-            compared_again = first.state == found.state and first.compared != found.compared
-            needs_no_time = found.state == "synced-and-healthy" and not found.slow
-            patience = self._pace.patience * (_SLOWER if found.slow else 1)
-            lasted = self._now() - suspected_since >= patience
-            confirmed = compared_again and (needs_no_time or lasted)
-        if found.sure or confirmed:
-            watch.suspected = None
-            self._show(watch, found.state, found.because, found.hint, found.warning)
+        watch.stale = rollout.stale or not rollout.sure
+        watch.begun = rollout.begun
+        watch.checked_since_sync = rollout.checked_since_sync
+        watch.pods = rollout.pods or watch.pods
+        if rollout.sure or self._is_confirmed(watch, rollout):
+            watch.unconfirmed = None
+            self._show(watch, rollout.state, rollout.because, rollout.hint, rollout.warning)
             return
-        if watch.suspected is None or watch.suspected[0].state != found.state:
-            watch.suspected = (found, self._now())
+        if watch.unconfirmed is None or watch.unconfirmed.state != rollout.state:
+            watch.unconfirmed = rollout
+            watch.unconfirmed_since = self._now()
             watch.refresh_interval = 0.0
-        self._show(watch, "progressing", f"{found.because}; checking again", found.hint)
+        self._show(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
+
+    def _is_confirmed(self, watch: _Watch, rollout: Rollout) -> bool:
+        """Return whether a state confirms the unconfirmed one from an earlier poll.
+
+        Argo CD must have compared again since then. A failure must also have lasted for a while.
+        """
+        earlier = watch.unconfirmed
+        if earlier is None or earlier.state != rollout.state:
+            return False
+        if earlier.compared_at == rollout.compared_at:
+            return False
+        if rollout.state == "synced-and-healthy" and not rollout.slow:
+            return True
+        patience = self._pace.patience * (_SLOWER if rollout.slow else 1)
+        return self._now() - watch.unconfirmed_since >= patience
 
     def _show(
         self,
@@ -328,57 +365,60 @@ class Rollouts:
         hint: str = "",
         warning: str = "",
     ) -> None:
-        known = state == "failed" or watch.looked or bool(watch.pods)
+        """Set the state that the next sight shows for an Application."""
         watch.row = RolloutState(
-            watch.awaited.key,
-            state,
-            because,
-            hint,
-            self._elapsed(),
-            warning,
-            watch.begun,
-            known,
+            application=watch.awaited.key,
+            state=state,
+            because=because,
+            hint=hint,
+            seconds=self._elapsed(),
+            warning=warning,
+            begun=watch.begun,
+            known=state == "failed" or watch.checked_since_sync or bool(watch.pods),
         )
 
     def _give_up(self) -> None:
         """End the wait. An unconfirmed state is the best available result."""
-        for watch in self._watches:
-            if watch.row.ended:
+        for watch in self._unfinished():
+            unconfirmed = watch.unconfirmed
+            if unconfirmed and unconfirmed.state != "synced-and-healthy":
+                self._show(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
                 continue
-            first = watch.suspected[0] if watch.suspected else None
-            if first and first.state != "synced-and-healthy":
-                self._show(watch, first.state, first.because, first.hint)
-            else:
-                hint = (
-                    watch.row.hint
-                    or "check the Application in Argo CD, or pass a longer --wait-timeout"
-                )
-                # A container that keeps crashing runs in between, and then there is no other sign
-                # of the cause.
-                because = watch.row.because
-                if watch.pods and watch.pods not in because:
-                    because = f"{because}; earlier: {watch.pods}"
-                self._show(watch, "timed-out", because, hint)
+            hint = (
+                watch.row.hint
+                or "check the Application in Argo CD, or pass a longer --wait-timeout"
+            )
+            because = watch.row.because
+            # A container that keeps crashing runs in between, and then there is no other sign of
+            # the cause.
+            if watch.pods and watch.pods not in because:
+                because = f"{because}; earlier: {watch.pods}"
+            self._show(watch, "timed-out", because, hint)
 
 
-def bare(error: TaskError, application: str) -> str:
+def message_without_name(error: TaskError, application: str) -> str:
     """Return the message without the Application's name, because it is shown after the name."""
     return error.message.removeprefix(f"{application}: ")
 
 
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Request a refresh for exactly these Applications. A failure is a warning."""
+    """Request a refresh for exactly these Applications: (namespace, name).
 
-    def ask(key: tuple[str, str]) -> None:
+    A failure is logged as a warning.
+    """
+
+    def refresh_one(key: tuple[str, str]) -> None:
+        namespace, name = key
         try:
-            api.refresh_application(*key)
+            api.refresh_application(namespace, name)
         except TaskError as error:
-            name = "/".join(key)
+            application = f"{namespace}/{name}"
             hint = f"; {error.hint}" if error.hint else ""
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
-                f" {bare(error, name)}{hint}"
+                f" {message_without_name(error, application)}{hint}"
             )
-            log("warning", f"{name}: {why}")
+            log("warning", f"{application}: {why}")
 
-    in_threads(ask, list(dict.fromkeys(keys)), AT_ONCE)
+    distinct_keys = list(dict.fromkeys(keys))
+    in_threads(refresh_one, distinct_keys, AT_ONCE)

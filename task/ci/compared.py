@@ -36,89 +36,96 @@ EVENTS: Mapping[str, tuple[str, str, str]] = {
 GIVE = "set --base, such as origin/main"
 
 
-def compared_of(given: CheckOptions, environ: Mapping[str, str]) -> Compared:
+def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
     """Return the commits that `check` compares. Raises `UsageError` if neither the options nor the
     variables specify them.
 
     Options override variables.
     """
-    for option, text in (("--base", given.base), ("--head", given.head)):
+    for option, text in (("--base", options.base), ("--head", options.head)):
         if text and not _is_name(text):
             hint = "use a branch name or a commit ID"
             raise UsageError(
                 f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
             )
-    if given.base:
-        if given.repository and not given.head:
+    if options.base:
+        if options.repository and not options.head:
             raise UsageError("--head is missing", hint="set it to the change's branch or commit")
-        return Compared(given.base, given.head or "HEAD", given.repository)
-    known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
-    request = _request_of_actions(known) if "GITHUB_REPOSITORY" in known else _of_variables(known)
-    if given.repository and not _is_own(given.repository, known):
+        return Compared(options.base, options.head or "HEAD", options.repository)
+
+    variables = {name: text.strip() for name, text in environ.items() if text.strip()}
+    if "GITHUB_REPOSITORY" in variables:
+        request = _request_of_actions(variables)
+    else:
+        request = _request_of_variables(variables)
+    if options.repository and not _is_own(options.repository, variables):
         hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
-    if given.head:
-        request = request._replace(head=given.head, merge="")
-    return request.compared(given.repository)
+    if options.head:
+        request = request._replace(head=options.head, merge="")
+    return request.compared(options.repository)
 
 
 class _Request(NamedTuple):
-    """The comparison for a job's request: a base commit or branch, and the head."""
+    """The comparison for a job's pull request, as the CI system describes it."""
 
-    base: str
-    branch: str
+    base: str  # a commit; "" means the tip of the target branch
+    branch: str  # the target branch
     head: str
-    merge: str = ""
+    merge: str = ""  # the commit that merges the head into the base; "" if unknown
 
     def compared(self, repository: str) -> Compared:
-        """Return the comparison. Raises `UsageError` if a value cannot be the name of a branch or
-        commit.
+        """Return the commits to compare in this repository. Raises `UsageError` if a value cannot
+        be the name of a branch or commit.
         """
         branch = self.branch.removeprefix(BRANCHES)
-        for text in (self.base or branch, branch, self.head):
-            if not _is_name(text):
+        base = self.base or branch
+        for name in (base, branch, self.head):
+            if not _is_name(name):
                 message = (
-                    f"--base is missing: the CI system provides {text[:100]!r}, which is not a"
+                    f"--base is missing: the CI system provides {name[:100]!r}, which is not a"
                     " commit"
                 )
                 raise UsageError(message, hint=f"{GIVE}, and --head")
         merge = self.merge if _COMMIT.fullmatch(self.merge) else ""
-        return Compared(self.base or branch, self.head, repository, branch, merge)
+        return Compared(base, self.head, repository, branch, merge)
 
 
-def _of_variables(known: Mapping[str, str]) -> _Request:
-    """Return the request that the CI system's variables describe. Raises `UsageError` if the job is
-    not running for a request.
+def _request_of_variables(variables: Mapping[str, str]) -> _Request:
+    """Return the pull request that the CI system's variables describe. Raises `UsageError` if the
+    job is not running for a pull request.
     """
-    systems = [system for system in SYSTEMS if system.situations and system.marker in known]
+    systems = [system for system in SYSTEMS if system.situations and system.marker in variables]
     if not systems:
         message = "--base is missing: there are no CI variables for a pull request"
         raise UsageError(message, hint=f"{GIVE}; --head defaults to HEAD")
     situations = systems[0].situations
     for situation in situations:
-        variable, value = situation.when
-        if variable and known.get(variable) != value:
+        condition_variable, required_value = situation.when
+        if condition_variable and variables.get(condition_variable) != required_value:
             continue
-        head = filled(situation.head, known)
-        branch = filled(situation.branch, known)
-        base = filled(situation.base, known)
+        head = filled(situation.head, variables)
+        branch = filled(situation.branch, variables)
+        base = filled(situation.base, variables)
         # a situation without a template for the base compares with the tip of the branch
         base_is_missing = bool(situation.base) and not base
         if head and branch and not base_is_missing:
-            return _Request(base, branch, head, filled(situation.merge, known))
+            return _Request(base, branch, head, merge=filled(situation.merge, variables))
+
     variable = situations[-1].branch.strip("{}")
-    message = (
-        f"--base is missing: this job is not running for a pull request: {variable} is not set"
+    raise UsageError(
+        f"--base is missing: this job is not running for a pull request: {variable} is not set",
+        hint=f"{GIVE}, or run it for pull requests",
     )
-    raise UsageError(message, hint=f"{GIVE}, or run it for pull requests")
 
 
-def _request_of_actions(known: Mapping[str, str]) -> _Request:
-    """Return the request that a workflow's event describes. Only the event is correct for all kinds
-    of requests.
+def _request_of_actions(variables: Mapping[str, str]) -> _Request:
+    """Return the pull request that the event file of a GitHub, Gitea, or Forgejo workflow
+    describes. Unlike variables, the event is correct for all kinds of requests.
+
+    Raises `UsageError` if the job is not running for a pull request.
     """
-    path = known.get("GITHUB_EVENT_PATH", "")
-    name = known.get("GITHUB_EVENT_NAME", "")
+    path = variables.get("GITHUB_EVENT_PATH", "")
     event = _event_file(path)
     for member, (base_key, branch_key, head_key) in EVENTS.items():
         request = event.get(member)
@@ -130,9 +137,13 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
                 base=base,
                 branch=_member(request, branch_key),
                 head=_member(request, head_key),
-                merge="" if base_key else known.get("GITHUB_SHA", ""),
+                merge="" if base_key else variables.get("GITHUB_SHA", ""),
             )
-    why = f"the {name!r} event has no pull request" if path else "GITHUB_EVENT_PATH is not set"
+
+    why = "GITHUB_EVENT_PATH is not set"
+    if path:
+        event_name = variables.get("GITHUB_EVENT_NAME", "")
+        why = f"the {event_name!r} event has no pull request"
     raise UsageError(
         f"--base is missing: this job is not running for a pull request: {why}",
         hint=f"{GIVE}, or trigger the workflow on pull_request or merge_group",
@@ -140,28 +151,38 @@ def _request_of_actions(known: Mapping[str, str]) -> _Request:
 
 
 def _event_file(path: str) -> Mapping[str, Any]:
-    """Return the content of the event file, or {} if there is none."""
+    """Return the content of the event file, or {} if `path` is "" or the content is not an object.
+
+    Raises `UsageError` if the file cannot be read.
+    """
+    if not path:
+        return {}
     try:
-        event: Any = parsed_json(read_text(path)) if path else {}
+        event = parsed_json(read_text(path))
     except (OSError, ValueError) as error:
         message = f"--base is missing: the event file {path[:200]!r} (GITHUB_EVENT_PATH): {error}"
         raise UsageError(message, hint=GIVE) from None
     return event if isinstance(event, dict) else {}
 
 
-def _member(item: Any, names: str) -> str:
-    """Return the string at these keys, which are separated by dots, or "" if there is none."""
-    for name in names.split("."):
-        item = item.get(name) if isinstance(item, dict) else None
-    return item if isinstance(item, str) else ""
+def _member(value: Any, path: str) -> str:
+    """Return the string at a path such as "base.ref" in a JSON value, or "" if there is none."""
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, dict) else None
+    return value if isinstance(value, str) else ""
 
 
 def _is_name(text: str) -> bool:
     """Return whether git would interpret the value as a commit name and nothing else."""
-    return bool(text) and text.isprintable() and len(text) <= LONGEST and text[0] not in "-:^"
+    if not text or not text.isprintable() or len(text) > LONGEST:
+        return False
+    return text[0] not in "-:^"
 
 
-def _is_own(repository: str, known: Mapping[str, str]) -> bool:
+def _is_own(repository: str, variables: Mapping[str, str]) -> bool:
     """Return whether the CI system's variables are about this repository."""
-    job_urls = (origin_of(known).repository, known.get("CI_MERGE_REQUEST_PROJECT_URL", ""))
+    job_urls = (
+        origin_of(variables).repository,
+        variables.get("CI_MERGE_REQUEST_PROJECT_URL", ""),
+    )
     return host_and_path(repository) in [host_and_path(url) for url in job_urls if url]

@@ -9,9 +9,9 @@ jib-image.json, Skaffold's build output, GoReleaser's artifacts.json, and Tekton
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from task.errors import Malformed, UsageError
 from task.image import parse_image, parse_images
@@ -22,12 +22,14 @@ from task.text import and_more
 DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 LOGIN = re.compile(r"(//|\b(?:write|use) )[^/@\s]*@")  # a password must not be in messages or hints
 VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+(?:[-+_.].*)?|latest|v[0-9]+")
+Document = Mapping[str, Any]  # a JSON object
 TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribution specification
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
     """Return the images that were just built, each with a tag or a digest.
 
+    `digest` and `tag` are the options `--image-digest` and `--tag`, and are added to each image.
     Raises a `UsageError` that names the option to correct.
     """
     try:
@@ -53,46 +55,47 @@ def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> 
 
 
 def _check_digest(digest: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have this digest."""
+    """Raise `UsageError` if the images cannot have the digest in `--image-digest`."""
     if not DIGEST.fullmatch(digest):
         hint = "use sha256: followed by 64 hex digits, or sha512: followed by 128"
         raise UsageError(f"--image-digest: {digest!r} is not a digest", hint=hint)
     if len({image.identity for image in images}) > 1:
         hint = "add the digests to the references: repo:tag@sha256:…"
         raise UsageError("--image-digest cannot be used with several images", hint=hint)
-    others = [image.digest for image in images if image.digest not in ("", digest)]
-    if others:
-        raise UsageError(
-            f"--image and --image-digest have different digests ({others[0][:19]}…,"
-            f" {digest[:19]}…)",
-            hint="use only one of them",
-        )
+    for image in images:
+        if image.digest not in ("", digest):
+            raise UsageError(
+                f"--image and --image-digest have different digests ({image.digest[:19]}…,"
+                f" {digest[:19]}…)",
+                hint="use only one of them",
+            )
 
 
 def _check_tag(tag: str, images: Sequence[Image]) -> None:
-    """Raise `UsageError` if the images cannot have this tag."""
+    """Raise `UsageError` if the images cannot have the tag in `--tag`."""
     if not TAG.fullmatch(tag):
         hint = "use only letters, digits, '_', '.', and '-', up to 128 characters"
         raise UsageError(f"--tag: {tag!r} is not a tag", hint=hint)
-    others = [image.tag for image in images if image.tag not in ("", tag)]
-    if others:
-        raise UsageError(
-            f"--image and --tag have different tags ({others[0]}, {tag})",
-            hint="use only one of them",
-        )
+    for image in images:
+        if image.tag not in ("", tag):
+            raise UsageError(
+                f"--image and --tag have different tags ({image.tag}, {tag})",
+                hint="use only one of them",
+            )
 
 
 def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     """Return one image for each repository and tag.
 
     A digest applies to all spellings of the repository, even if it is set for only one of them.
-    Raises `UsageError`.
+    Raises `UsageError` for an image with two digests, or with neither a tag nor a digest.
     """
     distinct: dict[tuple[str, str], Image] = {}
     for image in images:
         if not image.tag and not image.digest:
             raise _without_version(image)
-        earlier = distinct.setdefault((image.identity, image.tag), image)
+        key = (image.identity, image.tag)
+        earlier = distinct.setdefault(key, image)
         if earlier.digest and image.digest and earlier.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
@@ -100,7 +103,7 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
                 hint="use only one of them",
             )
         if image.digest:
-            distinct[image.identity, image.tag] = image
+            distinct[key] = image
     return tuple(distinct.values())
 
 
@@ -141,7 +144,7 @@ class Built:
 
 
 def built(text: str) -> Built:
-    """Return the images in a builder's file.
+    """Return the images in a builder's file, whose content is `text`.
 
     Raises `Malformed` with a summary of the content if its format is unknown or ambiguous.
     """
@@ -150,14 +153,8 @@ def built(text: str) -> Built:
         raise Malformed(
             "the file is empty", "check that the build wrote the file and pushed the image"
         )
-    if text[0] in "{[":
-        try:
-            document = parsed_json(text)
-        except ValueError as problem:
-            raise Malformed(f"it looks like JSON but cannot be parsed: {problem}", KNOWN) from None
-        images = _of_list(document) if isinstance(document, list) else _of_object(document)
-    else:
-        images = _of_words(text)
+    is_json = text.startswith(("{", "["))
+    images = _of_json(text) if is_json else _of_words(text)
     if not images.references and not images.digest:
         raise Malformed("it does not contain an image", "check that the build pushed one")
     if len(images.references) > MOST:
@@ -169,75 +166,91 @@ def built(text: str) -> Built:
 
 
 def with_built(
-    given: Sequence[str],
-    digest: str,
+    option_references: Sequence[str],
+    option_digest: str,
     files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
-    """Return the references and the digest for `event_images`, from the options and the files.
+    """Return the references and the digest for `event_images`, from the options `--image` and
+    `--image-digest` and from the builders' files.
 
     If a builder's output has a digest without a tag, that digest is added to any tags of the same
     repository that lack one, because they come from the same build. Raises `UsageError` if an image
     has two digests.
     """
     files = tuple(files)
-    digests = dict.fromkeys(filter(None, (digest, *(file.digest for file in files))))
-    if len(digests) > 1:
-        shown = ", ".join(f"{text[:19]}…" for text in digests)
+    digest = _only_digest([option_digest, *(file.digest for file in files)])
+    file_references: dict[str, None] = {}  # without duplicates, in order
+    for file in files:
+        file_references |= dict.fromkeys(file.references)
+    file_images = [parse_image(reference) for reference in file_references]
+    try:
+        option_images = parse_images(option_references)
+    except Malformed:  # `event_images` reports the mistake in --image
+        return (*option_references, *file_references), digest
+    completed_images = _with_digests_of_builders(file_images, option_images)
+    completed_references = dict.fromkeys(image.reference for image in completed_images)
+    return (*option_references, *completed_references), digest
+
+
+def _only_digest(digests: Iterable[str]) -> str:
+    """Return the only digest, or "" if all are "". Raises `UsageError` if they differ."""
+    distinct = list(dict.fromkeys(filter(None, digests)))
+    if len(distinct) > 1:
+        shown = ", ".join(f"{digest[:19]}…" for digest in distinct)
         raise UsageError(
             f"--images-from: two different digests for one image ({shown})",
             hint="use only one of them",
         )
-    the_digest = next(iter(digests), "")
-    references = tuple(dict.fromkeys(text for file in files for text in file.references))
-    images = [parse_image(text) for text in references]
-    try:
-        all_images = [*parse_images(given), *images]
-    except Malformed:  # `event_images` reports the mistake in --image
-        return (*given, *references), the_digest
-    completed = _with_digests_of_builders(images, all_images)
-    joined = dict.fromkeys(image.reference for image in completed)
-    return (*given, *joined), the_digest
+    return distinct[0] if distinct else ""
 
 
 def _with_digests_of_builders(
-    images: Sequence[Image], all_images: Sequence[Image]
-) -> Iterator[Image]:
-    """Yield the images in the files, then the tags that get their digest from a reference without a
-    tag.
+    file_images: Sequence[Image], option_images: Sequence[Image]
+) -> list[Image]:
+    """Return the images in the files, after each digest without a tag was added to the tags of the
+    same repository that lack one. Those tags come last.
 
-    `all_images` are the images from the files and the options.
+    `option_images` are the images in the options. They are only returned if they get a digest.
     """
-    digests = {image.identity: image.digest for image in images if not image.tag}
+    digests = {image.identity: image.digest for image in file_images if not image.tag}
     incomplete = [
         image
-        for image in all_images
+        for image in (*option_images, *file_images)
         if image.tag and not image.digest and image.identity in digests
     ]
-    completed = {image.identity for image in incomplete}
-    for image in images:
-        gets_digest = image in incomplete
-        gives_digest = not image.tag and image.identity in completed
-        if not gets_digest and not gives_digest:
-            yield image
-    for image in incomplete:
-        yield replace(image, digest=digests[image.identity])
+    completed = [replace(image, digest=digests[image.identity]) for image in incomplete]
+    completed_identities = {image.identity for image in completed}
+    unchanged = []
+    for image in file_images:
+        digest_was_added_to_tags = not image.tag and image.identity in completed_identities
+        if image not in incomplete and not digest_was_added_to_tags:
+            unchanged.append(image)
+    return unchanged + completed
 
 
 # JSON
 
 
-def _of_object(document: Mapping[str, Any]) -> Built:
+def _of_json(text: str) -> Built:
+    """Return the images in a JSON file. Raises `Malformed`."""
+    try:
+        document = parsed_json(text)
+    except ValueError as problem:
+        raise Malformed(f"it looks like JSON but cannot be parsed: {problem}", KNOWN) from None
+    return _of_list(document) if isinstance(document, list) else _of_object(document)
+
+
+def _of_object(document: Document) -> Built:
     """Return the images in a JSON object. Raises `Malformed` unless exactly one format matches."""
-    formats = [form for form, (matches, _) in FORMATS.items() if matches(document)]
-    if len(formats) > 1:
+    matching_formats = [name for name, form in FORMATS.items() if form.matches(document)]
+    if len(matching_formats) > 1:
         raise Malformed(
-            f"it could be {' or '.join(formats)}: {_keys_seen(document)}",
+            f"it could be {' or '.join(matching_formats)}: {_keys_seen(document)}",
             "pass the file unchanged, as the builder wrote it",
         )
-    if not formats:
+    if not matching_formats:
         raise Malformed(f"not the output of a known builder: {_keys_seen(document)}", KNOWN)
-    _, read = FORMATS[formats[0]]
-    return read(document)
+    return FORMATS[matching_formats[0]].read(document)
 
 
 def _of_list(items: list[Any]) -> Built:
@@ -245,18 +258,20 @@ def _of_list(items: list[Any]) -> Built:
     `Malformed` for other lists.
     """
     if all(isinstance(item, str) for item in items):
-        return Built(tuple(_reference(item.strip()) for item in items if item.strip()))
+        references = [item.strip() for item in items]
+        return Built(tuple(_reference(reference) for reference in references if reference))
     if not all(isinstance(item, Mapping) for item in items):
         raise Malformed("not the output of a known builder: a JSON list of mixed types", KNOWN)
-    odd = [item for item in items if "type" not in item or not ("name" in item or "path" in item)]
-    if odd:
-        raise Malformed(
-            f"not the output of a known builder: a JSON list with {_keys_seen(odd[0])}", KNOWN
-        )
+    for item in items:
+        is_artifact = "type" in item and ("name" in item or "path" in item)
+        if not is_artifact:
+            raise Malformed(
+                f"not the output of a known builder: a JSON list with {_keys_seen(item)}", KNOWN
+            )
     return _goreleaser(items)
 
 
-def _keys_seen(document: Mapping[str, Any]) -> str:
+def _keys_seen(document: Document) -> str:
     """Return an object's keys, for a message. Its values are not shown, because they may be
     secrets.
     """
@@ -265,43 +280,55 @@ def _keys_seen(document: Mapping[str, Any]) -> str:
 
 
 def _has_metadata(document: Any) -> bool:
-    return isinstance(document, Mapping) and bool(
-        {"containerimage.digest", "image.name"} & set(document)
-    )
+    """Return whether a JSON value is BuildKit's metadata about an image."""
+    if not isinstance(document, Mapping):
+        return False
+    return "containerimage.digest" in document or "image.name" in document
 
 
-def _buildkit(document: Mapping[str, Any]) -> Built:
+def _buildkit(document: Document) -> Built:
+    """Return the images in BuildKit's metadata: several names with one digest, or only a digest."""
     digest = _digest_member(document.get("containerimage.digest", ""), "containerimage.digest")
-    image_name = _text_member(document.get("image.name", ""), "image.name")
-    names = [name.strip() for name in image_name.split(",")]
+    image_names = _text_member(document.get("image.name", ""), "image.name")
+    names = [name.strip() for name in image_names.split(",")]
     references = tuple(_with_digest(name, digest) for name in names if name)
     return Built(references) if references else Built(digest=digest)
 
 
-def _bake(document: Mapping[str, Any]) -> Built:
+def _bake(document: Document) -> Built:
+    """Return the images in the metadata of `buildx bake`, which has BuildKit's metadata for each
+    target.
+    """
+    references: list[str] = []
     targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
-    if any(target.digest for target in targets):
-        raise Malformed(
-            "a bake target has a digest but no image.name", ("set the target's output name")
-        )
-    return Built(tuple(text for target in targets for text in target.references))
+    for target in targets:
+        if target.digest:
+            raise Malformed(
+                "a bake target has a digest but no image.name", "set the target's output name"
+            )
+        references += target.references
+    return Built(tuple(references))
 
 
-def _jib(document: Mapping[str, Any]) -> Built:
+def _jib(document: Document) -> Built:
+    """Return the image in jib-image.json, once for each of its tags."""
     digest = _digest_member(document["imageDigest"], "imageDigest")
     if not digest:
         raise Malformed("its imageDigest is empty", "check that the build pushed the image")
     name = _text_member(document["image"], "image")
     image = parse_image(_with_digest(name, digest))
-    listed = document.get("tags") or []
-    if not isinstance(listed, list):
+    more_tags = document.get("tags") or []
+    if not isinstance(more_tags, list):
         raise Malformed("its tags are not a list", KNOWN)
-    tags = dict.fromkeys((image.tag, *(_text_member(tag, "tags") for tag in listed)))
-    references = tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in tags if tag)
-    return Built(references or (f"{image.name}@{digest}",))
+    tags = [image.tag, *(_text_member(tag, "tags") for tag in more_tags)]
+    distinct_tags = dict.fromkeys(filter(None, tags))
+    if not distinct_tags:
+        return Built((f"{image.name}@{digest}",))
+    return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in distinct_tags))
 
 
-def _skaffold(document: Mapping[str, Any]) -> Built:
+def _skaffold(document: Document) -> Built:
+    """Return the images in Skaffold's build output. Their references are the values of `tag`."""
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
@@ -310,57 +337,67 @@ def _skaffold(document: Mapping[str, Any]) -> Built:
     return Built(tuple(references))
 
 
-def _goreleaser(items: Sequence[Mapping[str, Any]]) -> Built:
+def _goreleaser(artifacts: Sequence[Document]) -> Built:
     """Return the images in GoReleaser's artifacts.
 
     Images for single platforms are omitted if a manifest combines them.
     """
-    types = [str(item["type"]) for item in items]
-    images = [
-        (_of_artifact(item), "Manifest" in kind)
-        for item, kind in zip(items, types, strict=True)
-        if re.search(r"\bDocker (Image|Manifest)\b", kind)
-    ]
+    images: list[tuple[Image, bool]] = []  # each with whether it is a manifest
+    for artifact in artifacts:
+        kind = str(artifact["type"])
+        if re.search(r"\bDocker (Image|Manifest)\b", kind):
+            images.append((_of_artifact(artifact), "Manifest" in kind))
     if not images:
-        shown = sorted(set(types))[:_SHOWN]
-        kinds = ", ".join(repr(kind[:40]) for kind in shown)
+        kinds = sorted({str(artifact["type"]) for artifact in artifacts})
+        shown = ", ".join(repr(kind[:40]) for kind in kinds[:_SHOWN])
         raise Malformed(
-            f"it does not contain images, only artifacts of other types: {kinds or 'none'}", KNOWN
+            f"it does not contain images, only artifacts of other types: {shown or 'none'}", KNOWN
         )
     combined = {image.identity for image, is_manifest in images if is_manifest}
-    kept = [image for image, is_manifest in images if is_manifest or image.identity not in combined]
-    return Built(tuple(image.reference for image in _without_repeated_tags(kept)))
+    selected = [
+        image for image, is_manifest in images if is_manifest or image.identity not in combined
+    ]
+    return Built(tuple(image.reference for image in _without_repeated_tags(selected)))
 
 
 def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
-    """Return the images, skipping tags that also appear with a digest."""
+    """Return the images, without those that also appear with the same tag and a digest."""
     with_digest = {(image.identity, image.tag) for image in images if image.digest}
     return [
         image for image in images if image.digest or (image.identity, image.tag) not in with_digest
     ]
 
 
-def _of_artifact(item: Mapping[str, Any]) -> Image:
-    extra = item.get("extra")
+def _of_artifact(artifact: Document) -> Image:
+    """Return the image in one of GoReleaser's artifacts."""
+    extra = artifact.get("extra")
     value = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
     digest = _digest_member(value, "Digest")
-    name = _text_member(item.get("name") or item.get("path"), "name")
+    name = _text_member(artifact.get("name") or artifact.get("path"), "name")
     return parse_image(_with_digest(name, digest))
 
 
-FORMATS: Mapping[
-    str, tuple[Callable[[Mapping[str, Any]], bool], Callable[[Mapping[str, Any]], Built]]
-] = {
+class BuilderFormat(NamedTuple):
+    """A builder's JSON format."""
+
+    matches: Callable[[Document], bool]
+    read: Callable[[Document], Built]
+
+
+FORMATS: Mapping[str, BuilderFormat] = {
     # A buildx build that was not pushed has only a build record.
-    "buildx metadata": (
+    "buildx metadata": BuilderFormat(
         lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"},
         _buildkit,
     ),
-    "buildx bake metadata": (lambda document: any(map(_has_metadata, document.values())), _bake),
-    "jib-image.json": (lambda document: {"image", "imageDigest"} <= set(document), _jib),
-    "Skaffold's build output": (
-        lambda document: isinstance(document.get("builds"), list),
-        _skaffold,
+    "buildx bake metadata": BuilderFormat(
+        lambda document: any(map(_has_metadata, document.values())), _bake
+    ),
+    "jib-image.json": BuilderFormat(
+        lambda document: {"image", "imageDigest"} <= set(document), _jib
+    ),
+    "Skaffold's build output": BuilderFormat(
+        lambda document: isinstance(document.get("builds"), list), _skaffold
     ),
 }
 
@@ -370,47 +407,48 @@ FORMATS: Mapping[
 
 def _of_words(text: str) -> Built:
     """Return the images in a text file: a single digest, or references. Raises `Malformed`."""
-    words = [
-        (number, word)
-        for number, line in enumerate(text.splitlines(), 1)
-        for word in re.split(r"[\s,]+", line)
-        if word
-    ]
-    different = {word for _, word in words}
-    digests = {word for word in different if DIGEST.fullmatch(word)}
-    if digests and len(different) == 1:
-        return Built(digest=next(iter(digests)))
-    if digests:
-        content = "digests and references" if len(digests) < len(different) else "several digests"
-        hint = "use repository:tag@digest, one per line"
-        raise Malformed(f"{content}, and it is not clear which belong together", hint)
-    references = [_word_read(word, number) for number, word in words]
-    return Built(tuple(dict.fromkeys(references)))
+    line_numbers: dict[str, int] = {}  # word → the line on which it first appears
+    for number, line in enumerate(text.splitlines(), 1):
+        for word in re.split(r"[\s,]+", line):
+            if word:
+                line_numbers.setdefault(word, number)
+    digests = [word for word in line_numbers if DIGEST.fullmatch(word)]
+    if not digests:
+        return Built(tuple(_word_read(word, number) for word, number in line_numbers.items()))
+    if len(line_numbers) == 1:
+        return Built(digest=digests[0])
+    only_digests = len(digests) == len(line_numbers)
+    content = "several digests" if only_digests else "digests and references"
+    hint = "use repository:tag@digest, one per line"
+    raise Malformed(f"{content}, and it is not clear which belong together", hint)
 
 
-def _word_read(word: str, number: int) -> str:
-    """Return a word on this line as a reference. Raises `Malformed`."""
-    quotable = _LIKE_A_REFERENCE.fullmatch(word)
-    if not quotable and "@" not in word:
+def _word_read(word: str, line_number: int) -> str:
+    """Return a word in a text file unchanged, if it is a reference. Raises `Malformed`.
+
+    An error quotes the word only if it looks like a reference, because it may be a password.
+    """
+    looks_like_a_reference = _LIKE_A_REFERENCE.fullmatch(word)
+    if not looks_like_a_reference and "@" not in word:
         raise Malformed(
-            f"not the output of a known builder: a text file in which line {number} is not an"
+            f"not the output of a known builder: a text file in which line {line_number} is not an"
             " image reference",
             KNOWN,
         )
     try:
         return _reference(word)
     except Malformed as problem:
-        why = problem.message if quotable else "it is not an image reference"
-        raise Malformed(f"line {number}: {why}", problem.hint) from None
+        why = problem.message if looks_like_a_reference else "it is not an image reference"
+        raise Malformed(f"line {line_number}: {why}", problem.hint) from None
 
 
 # Values
 
 
 def _reference(text: str) -> str:
-    """Return the reference unchanged.
+    """Return `text` unchanged.
 
-    Raises `Malformed` unless the value is a reference with a tag or a digest.
+    Raises `Malformed` unless it is an image reference with a tag or a digest.
     """
     try:
         image = parse_image(text)
@@ -425,18 +463,20 @@ def _reference(text: str) -> str:
 
 
 def _with_digest(name: str, digest: str) -> str:
-    """Return the name with the digest added, unless the name already has a digest.
+    """Return the reference `name` with the digest added, unless `digest` is "" or the reference
+    already has a digest.
 
     Raises `Malformed` if the digests differ.
     """
-    own_digest = name.partition("@")[2]
+    _, _, own_digest = name.partition("@")
     if own_digest and digest and own_digest != digest:
         raise Malformed(
             f"two different digests for one image ({own_digest[:19]}…, {digest[:19]}…)",
             "build it again",
         )
-    adds_digest = digest and not own_digest
-    return _reference(f"{name}@{digest}" if adds_digest else name)
+    if digest and not own_digest:
+        name = f"{name}@{digest}"
+    return _reference(name)
 
 
 def _digest_member(value: Any, key: str) -> str:
@@ -445,7 +485,7 @@ def _digest_member(value: Any, key: str) -> str:
     if text and not DIGEST.fullmatch(text):
         raise Malformed(
             f"its {key} is not a digest",
-            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
+            "use sha256: followed by 64 hex digits, or sha512: followed by 128",
         )
     return text
 

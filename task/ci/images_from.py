@@ -26,35 +26,39 @@ class ImagesFrom:
 
 
 def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
-    """Return the content of the files, in order.
+    """Return the content of the files (`-` is stdin), each with the output of a builder or with
+    events.
 
-    `-` is stdin. Raises `UsageError` with the file's name.
-
-    `form` and `registry` are `--images-format` and `--images-registry`.
+    `form` and `registry` are the options `--images-format` and `--images-registry`. Raises
+    `UsageError` with the file's name.
     """
-    files: list[Built] = []
+    builder_files: list[Built] = []
     events: Events | None = None
     for path in paths:
         text = _text(path)
         try:
+            # None if it is a builder's output
             events_of_file = None if form == BUILDER else events_in(text, form, registry)
             if events_of_file is None:
-                files.append(built(text))
+                builder_files.append(built(text))
+            elif events is None:
+                events = events_of_file
             else:
-                events = events.plus(events_of_file) if events else events_of_file
+                events = events.plus(events_of_file)
         except Malformed as problem:
             hint = problem.hint
+            # neither a builder's format nor an event's was recognized, so list both
             if form == "auto" and hint == KNOWN_BUILDERS:
                 hint = f"{hint}; {KNOWN_EVENTS}"
             raise UsageError(f"--images-from {path}: {problem.message}", hint=hint) from None
-    return ImagesFrom(tuple(files), events)
+    return ImagesFrom(tuple(builder_files), events)
 
 
 def _text(path: str) -> str:
-    """Return the text of a file, trimmed. Raises `UsageError`."""
+    """Return the text of a file, trimmed and without a byte order mark. Raises `UsageError`."""
+    file = "/dev/stdin" if path == STDIN else path
     try:
-        content = read_file("/dev/stdin" if path == STDIN else path, LARGEST)
-        return content.decode().removeprefix("\ufeff").strip()
+        return read_file(file, LARGEST).decode().removeprefix("\ufeff").strip()
     except OSError as error:
         hint = (
             "use the file that the build wrote, and make sure that this step can see it (a"

@@ -42,22 +42,44 @@ NAMES = (
 
 
 def results(report: Report) -> Mapping[str, str]:
-    """Return all results.
+    """Return all results: name → value. In total, they are shorter than `LIMIT` bytes.
 
     Results without a value are "", because a pipeline fails if it reads a result that was not
     written. A name that is too long is omitted, because a truncated name would refer to something
     else. The report has the full name.
     """
-    commit = _first_commit(report)
+    applications = sorted({decision.subscription.application.key for decision in report.updates})
+    values = _short_results(report, len(applications))
+    used_bytes = sum(len(name) + len(value.encode()) for name, value in values.items())
+    remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
+
+    # the message leaves some of the remaining bytes for the names of the Applications
+    message_bytes = max(remaining_bytes - _OF_APPLICATIONS, _SHORT_MESSAGE)
+    message = cut(_main_message(report), min(LONGEST_MESSAGE, message_bytes))
+    remaining_bytes -= len(message.encode())
+    fitting_names = _names_within(remaining_bytes, applications)
+    return {
+        **values,
+        "message": message,
+        "applications": json.dumps(fitting_names, ensure_ascii=False),
+    }
+
+
+def _short_results(report: Report, application_count: int) -> dict[str, str]:
+    """Return all results, but with an empty message and no Application names.
+
+    `application_count` is the number of Applications that were updated.
+    """
     image = report.images[0] if report.images else None
-    updated = sorted({decision.subscription.application.key for decision in report.updates})
+    commit = _first_commit(report)
     # a run that only writes a hold to memory has not updated any image
-    is_updated = bool(updated) and not report.dry
+    is_updated = application_count > 0 and not report.dry
+    is_rolled_back = any(written.rollback for written in report.commits)
     values = dict.fromkeys(NAMES, "") | {
         "status": status(report),
         "updated": "true" if is_updated else "false",
-        "applications-count": str(len(updated)),
-        "rolled-back": "true" if any(item.rollback for item in report.commits) else "false",
+        "applications-count": str(application_count),
+        "rolled-back": "true" if is_rolled_back else "false",
         "image_ARTIFACT_INPUTS": _artifact_inputs(image),
     }
     if image:
@@ -72,20 +94,11 @@ def results(report: Report) -> Mapping[str, str]:
             "repository": _if_it_fits(250, without_login(commit.repo)),
             "branch": _if_it_fits(250, commit.head),
         }
-    used_bytes = sum(len(key) + len(value.encode()) for key, value in values.items())
-    remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
-    message_bytes = min(LONGEST_MESSAGE, max(remaining_bytes - _OF_APPLICATIONS, _SHORT_MESSAGE))
-    message = cut(_main_message(report), message_bytes)
-    fitting_names = _names_within(remaining_bytes - len(message.encode()), updated)
-    return {
-        **values,
-        "message": message,
-        "applications": json.dumps(fitting_names, ensure_ascii=False),
-    }
+    return values
 
 
 def _first_commit(report: Report) -> Commit | None:
-    """Return the first commit that was written.
+    """Return the first commit that was written, or None if there is none.
 
     A commit that updates an image takes precedence over one that only stores an event.
     """
@@ -94,38 +107,43 @@ def _first_commit(report: Report) -> Commit | None:
         for decision in report.updates
     }
 
-    def order(commit: Commit) -> tuple[bool, bool]:  # False sorts before True
-        has_image = any((commit.repo, app) in updated for app in commit.applications)
-        return commit.already_there, not has_image
+    def precedence(commit: Commit) -> tuple[bool, bool]:  # False sorts before True
+        updates_image = any((commit.repo, app) in updated for app in commit.applications)
+        return commit.already_there, not updates_image
 
-    return min(report.commits or report.earlier, key=order, default=None)
+    return min(report.commits or report.earlier, key=precedence, default=None)
 
 
 def _artifact_inputs(image: Image | None) -> str:
-    """Return the result that Tekton Chains records as an input of this run.
+    """Return the result that Tekton Chains records as an input of this run: JSON with the image's
+    reference and digest.
 
-    A Tekton step fails if its object result lacks a declared member.
+    A value that is too long is "". A Tekton step fails if its object result lacks a declared
+    member.
     """
     uri = ""
     digest = ""
     if image:
         uri = f"{image.name}:{image.tag}" if image.tag else image.name
         digest = image.digest
-    inputs = {"uri": (uri, 400), "digest": (digest, 135)}
-    fitting = {
-        name: text if len(json.dumps(text)) <= longest + len('""') else ""
-        for name, (text, longest) in inputs.items()
-    }
-    return json.dumps(fitting)
+    return json.dumps({"uri": _if_json_fits(400, uri), "digest": _if_json_fits(135, digest)})
 
 
-def _names_within(room: int, names: Iterable[str]) -> list[str]:
-    """Return as many names as fit in a JSON array of the given size in bytes."""
+def _if_json_fits(size: int, text: str) -> str:
+    """Return the text, or "" if it needs more than `size` characters in a JSON string."""
+    json_characters = len(json.dumps(text)) - len('""')
+    return text if json_characters <= size else ""
+
+
+def _names_within(size: int, names: Iterable[str]) -> list[str]:
+    """Return the first names, as many as fit in a JSON array with this size in bytes (without the
+    brackets).
+    """
     fitting: list[str] = []
     used_bytes = 0
     for name in names:
         used_bytes += len(json.dumps(name, ensure_ascii=False).encode()) + len(", ")
-        if used_bytes > room:
+        if used_bytes > size:
             break
         fitting.append(name)
     return fitting
@@ -134,22 +152,22 @@ def _names_within(room: int, names: Iterable[str]) -> list[str]:
 def _main_message(report: Report) -> str:
     """Return the first error, or else the number of decisions of each kind."""
     for problem in report.problems:
-        if problem.severity == "error":
-            return (
-                f"{problem.application}: {problem.message}"
-                if problem.application
-                else problem.message
-            )
+        if problem.severity != "error":
+            continue
+        if problem.application:
+            return f"{problem.application}: {problem.message}"
+        return problem.message
     return outcome(as_json(report))
 
 
 def cut(text: str, size: int) -> str:
     """Truncate the text to `size` bytes, on one line without terminal or runner commands."""
     line = printable(one_line(text)).encode(errors="replace")
-    if len(line) <= size:
-        return line.decode(errors="ignore")
-    ellipsis = "…".encode()
-    return (line[: size - len(ellipsis)] + ellipsis).decode(errors="ignore")
+    if len(line) > size:
+        ellipsis = "…".encode()
+        line = line[: size - len(ellipsis)] + ellipsis
+    # truncating may leave a part of a character, which is ignored
+    return line.decode(errors="ignore")
 
 
 def _if_it_fits(size: int, text: str | None) -> str:
@@ -158,8 +176,9 @@ def _if_it_fits(size: int, text: str | None) -> str:
     Git allows branch names that a terminal shows reversed, and a changed name would refer to a
     different branch.
     """
-    line = (text or "").encode(errors="replace").decode()
-    return line if len(line.encode()) <= size and line.isprintable() else ""
+    value = (text or "").encode(errors="replace").decode()
+    fits = len(value.encode()) <= size
+    return value if fits and value.isprintable() else ""
 
 
 def repositories(report: Report) -> str:
@@ -179,13 +198,14 @@ def dotenv(values: Mapping[str, str]) -> str:
     must not be the name of an option's variable: `IMAGE_UPDATE_PULL_REQUEST=` made a pipeline's
     second update push to the branch.
     """
-    # The runner expands variables in these values, and "$$" becomes "$". An error message may
-    # contain "$CI_JOB_TOKEN".
-    lines = {
-        f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}": _one_line(value)
-        for name, value in values.items()
-    }
-    return "".join(f"{name}={value.replace('$', '$$')}\n" for name, value in lines.items())
+    lines = []
+    for name, value in values.items():
+        variable = f"{RESULTS_PREFIX}{name.upper().replace('-', '_')}"
+        # The runner expands variables in these values, and "$$" becomes "$". An error message may
+        # contain "$CI_JOB_TOKEN".
+        escaped = _one_line(value).replace("$", "$$")
+        lines.append(f"{variable}={escaped}\n")
+    return "".join(lines)
 
 
 def github_output(values: Mapping[str, str]) -> str:
@@ -220,22 +240,28 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
         **{variable: environ.get(variable, "") for variable in GITHUB},
     }
     for option, path in places.items():
-        if not path:
-            continue
-        is_folder = option == "--results-dir"
-        parent = path if is_folder else (os.path.dirname(path) or ".")
-        # the name is misspelled, or the volume is not mounted
-        if option == "--report" and not os.path.isdir(parent):
-            raise _unwritable(option, path, f"there is no folder {parent!r}")
-        try:
-            os.makedirs(parent, exist_ok=True)
-        except OSError as error:
-            raise _unwritable(option, path, error.strerror) from None
-        if os.path.isdir(path) and not is_folder:
-            raise _unwritable(option, path, "it is a folder")
-        existing = path if os.path.exists(path) else parent
-        if not os.access(existing, os.W_OK):
-            raise _unwritable(option, path, "permission denied")
+        if path:
+            _check_place(option, path, is_folder=option == "--results-dir")
+
+
+def _check_place(option: str, path: str, *, is_folder: bool) -> None:
+    """Raise `UsageError` if a file or a folder cannot be written to.
+
+    Missing folders are created, but not for the report.
+    """
+    folder = path if is_folder else (os.path.dirname(path) or ".")
+    # the name is misspelled, or the volume is not mounted
+    if option == "--report" and not os.path.isdir(folder):
+        raise _unwritable(option, path, f"there is no folder {folder!r}")
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise _unwritable(option, path, error.strerror) from None
+    if os.path.isdir(path) and not is_folder:
+        raise _unwritable(option, path, "it is a folder")
+    existing = path if os.path.exists(path) else folder
+    if not os.access(existing, os.W_OK):
+        raise _unwritable(option, path, "permission denied")
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
@@ -245,12 +271,17 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     errors = []
     if output.report:
         errors += _write([("--report", _report(output), json_text(report), "w")])
+
     errors += hand_over(results(report), output, environ)
-    if path := environ.get("GITHUB_STEP_SUMMARY"):
+
+    summary_path = environ.get("GITHUB_STEP_SUMMARY")
+    if summary_path:
         markdown = summary(as_json(report), LARGEST_SUMMARY, diffs=True)
-        errors += _write([("GITHUB_STEP_SUMMARY", path, markdown, "a")])
-    form = FORMS.get(output.output)
-    stdout_error = write_stdout(form(report) if form else shown(report, environ))
+        errors += _write([("GITHUB_STEP_SUMMARY", summary_path, markdown, "a")])
+
+    format_report = FORMS.get(output.output)
+    text = format_report(report) if format_report else shown(report, environ)
+    stdout_error = write_stdout(text)
     # `plan | head` closes the pipe early, which is harmless
     is_harmless = report.dry and isinstance(stdout_error, BrokenPipeError)
     if stdout_error and not is_harmless:
@@ -270,7 +301,7 @@ def tell(
 ) -> None:
     """Write the results of a command that does not write to Git.
 
-    After an error, the message is the error.
+    `code` is its exit code. After an error, the result `message` is the first of the `problems`.
 
     Raises `UsageError` if a destination cannot be written.
     """
@@ -278,7 +309,8 @@ def tell(
         command, images=(), considered=0, decisions=(), commits=(), problems=problems, exit=code
     )
     values = {**results(report), "commit": commit}
-    if not code:
+    succeeded = code == 0
+    if succeeded:
         values["message"] = cut(message, LONGEST_MESSAGE)
     errors = hand_over(values, output, environ)
     if errors:
@@ -290,32 +322,35 @@ def hand_over(
     output: HandedOptions,
     environ: Mapping[str, str],
 ) -> list[UsageError]:
-    """Write the results where the next step reads them.
+    """Write the results (name → value) where the next step reads them.
 
     Return an error for each destination that could not be written.
     """
-    writes = []
+    writes = []  # (option, path, text, mode)
     if output.results_dir:
-        writes += [
-            ("--results-dir", os.path.join(_folder(output), name), text, "w")
-            for name, text in values.items()
-        ]
+        folder = _folder(output)
+        for name, value in values.items():
+            writes.append(("--results-dir", os.path.join(folder, name), value, "w"))
     if output.dotenv:
         writes.append(("--dotenv", output.dotenv, dotenv(values), "w"))
     # All steps of a job share GitHub's files, so a step appends to them.
-    if path := environ.get("GITHUB_OUTPUT"):
-        writes.append(("GITHUB_OUTPUT", path, github_output(values), "a"))
+    github_output_path = environ.get("GITHUB_OUTPUT")
+    if github_output_path:
+        writes.append(("GITHUB_OUTPUT", github_output_path, github_output(values), "a"))
     return _write(writes)
 
 
 def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
     """Write each (option, path, text, mode), and return an error for each one that could not be
     written.
+
+    `mode` is "w" to replace the file, or "a" to append to it.
     """
     errors = []
     for option, path, text, mode in writes:
+        may_create_folder = option not in ("--report", "--html")
         try:
-            if option not in ("--report", "--html"):
+            if may_create_folder:
                 os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
             with open(
                 path,
@@ -334,7 +369,9 @@ def write_page(text: str, path: str) -> None:
     """Write a page for `--html`; `-` means stdout."""
     if path == "-":
         say(text)
-    elif errors := _write([("--html", path, text, "w")]):
+        return
+    errors = _write([("--html", path, text, "w")])
+    if errors:
         raise errors[0]
 
 
@@ -342,7 +379,8 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     """Return the report for people: a table with colors on a terminal, or plain text for pipes and
     logs.
     """
-    if console := stdout_console(environ):
+    console = stdout_console(environ)
+    if console:
         return table(as_json(report), console)
     return plain(as_json(report))
 
@@ -361,11 +399,9 @@ def _report(output: ResultOptions) -> str:
 
     If the path is a folder, such as Tekton's workspace `report`, the file is `report.json`.
     """
-    return (
-        os.path.join(output.report, "report.json")
-        if os.path.isdir(output.report)
-        else output.report
-    )
+    if os.path.isdir(output.report):
+        return os.path.join(output.report, "report.json")
+    return output.report
 
 
 def _unwritable(option: str, path: str, why: str | None) -> UsageError:
@@ -376,7 +412,7 @@ def _unwritable(option: str, path: str, why: str | None) -> UsageError:
 
 
 SHORTEST = 4  # characters; masking shorter values would garble the log
-_FRAMES = ("-----BEGIN ", "-----END ")
+_PEM_FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
@@ -387,14 +423,18 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
     from a variable on a self-hosted runner. We do not print secrets, but messages from git, ssh, or
     a server may contain them.
     """
-    values: dict[str, None] = {}
+    values_to_mask: dict[str, None] = {}
     for variable in names:
         for line in environ.get(variable, "").splitlines():
-            text = line.strip()
-            if len(text) >= SHORTEST and not line.startswith(_FRAMES):
-                encoded = b64encode(text.encode(errors="surrogateescape")).decode()
-                values |= dict.fromkeys((text, quote(text, safe=""), encoded))
+            secret = line.strip()
+            # the first and last lines of a key in PEM are not secret
+            if len(secret) < SHORTEST or line.startswith(_PEM_FRAMES):
+                continue
+            url_encoded = quote(secret, safe="")
+            base64_encoded = b64encode(secret.encode(errors="surrogateescape")).decode()
+            values_to_mask |= dict.fromkeys((secret, url_encoded, base64_encoded))
+    commands = [f"::add-mask::{value.replace('%', '%25')}\n" for value in values_to_mask]
     out = stream or sys.stderr
     with suppress(OSError):  # if the log cannot be written, it cannot leak a secret
-        out.write("".join(f"::add-mask::{value.replace('%', '%25')}\n" for value in values))
+        out.write("".join(commands))
         out.flush()

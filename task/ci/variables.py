@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from task.ci_systems import SYSTEMS, Origin, RequestVariables
 from task.errors import Malformed, UsageError
@@ -22,29 +21,43 @@ from task.urls import host_and_path, without_login
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the origin from the CI system that provides the most facts: the commit, else the
-    repository, else the run.
+    """Return the job's source and run, from the variables of the CI system that provides the most
+    facts: the commit, else the repository, else the run.
     """
-    known = {variable: text.strip() for variable, text in environ.items() if text.strip()}
+    variables = _trimmed(environ)
     # Several systems may appear to be present: Gitea's runner sets GitHub's variables, and people
     # set some variables by hand.
-    origins = [Origin(*(filled(text, known) for text in system.origin)) for system in SYSTEMS]
-    return max(
-        origins,
-        key=lambda origin: (bool(origin.commit), bool(origin.repository), bool(origin.run)),
-    )
+    origins = []
+    for system in SYSTEMS:
+        values = [filled(template, variables) for template in system.origin]
+        origins.append(Origin(*values))
+
+    def provided_facts(origin: Origin) -> tuple[bool, bool, bool]:
+        return bool(origin.commit), bool(origin.repository), bool(origin.run)
+
+    return max(origins, key=provided_facts)
+
+
+def _trimmed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables with trimmed values, without the empty ones."""
+    return {variable: value.strip() for variable, value in environ.items() if value.strip()}
 
 
 def actor_of(environ: Mapping[str, str]) -> str:
     """Return the person who started the pipeline, or "" if unknown."""
-    names = (environ.get(system.actor, "").strip() for system in SYSTEMS)
-    return next(filter(None, names), "")
+    for system in SYSTEMS:
+        name = environ.get(system.actor, "").strip()
+        if name:
+            return name
+    return ""
 
 
-def filled(template: str, known: Mapping[str, str]) -> str:
-    """Return the template with its variables filled in, or "" if any of them is unknown."""
+def filled(template: str, variables: Mapping[str, str]) -> str:
+    """Return the template, such as "{SERVER}/{NAME}", with its variables filled in, or "" if any of
+    them is missing.
+    """
     try:
-        return template.format_map(known)
+        return template.format_map(variables)
     except KeyError:
         return ""
 
@@ -60,7 +73,7 @@ COMMIT = re.compile(r"[0-9a-fA-F]{7,64}")
 _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
-def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -> Build:
+def build_of(environ: Mapping[str, str], options: EventOptions, repository: str) -> Build:
     """Return the build's identity, from the options first, then from the CI system's variables.
 
     `repository` is the value of `--source-repository`.
@@ -75,16 +88,17 @@ def build_of(environ: Mapping[str, str], given: EventOptions, repository: str) -
     Any credentials are removed from the repository. The time is RFC 3339 in UTC, or "" if it only
     means "no date". Raises `UsageError` for an invalid option.
     """
-    number = sequence_of(given.sequence)
+    number = sequence_of(options.sequence)
     counter = ""
-    time = created_of(given.created)
-    commit = given.source_commit
+    time = created_of(options.created)
+    commit = options.source_commit
     job = origin_of(environ)
     if _is_the_build(job, commit, repository):
         if number is None:
             number, counter = _counted(environ)
         # BUILDKITE_COMMIT may be `HEAD`, and other variables may contain a branch name.
-        commit = commit or (job.commit.lower() if COMMIT.fullmatch(job.commit) else "")
+        if not commit and COMMIT.fullmatch(job.commit):
+            commit = job.commit.lower()
         repository = repository or job.repository
     return Build(
         sequence=number,
@@ -101,10 +115,12 @@ def sequence_of(text: str) -> int | None:
     Raises `UsageError` for anything other than 1 to 20 digits.
     """
     text = text.strip()
-    if text and not _NUMBER.fullmatch(text):
+    if not text:
+        return None
+    if not _NUMBER.fullmatch(text):
         hint = "use a number that increases with every build, up to 20 digits"
         raise UsageError(f"--sequence: {text[:50]!r} is not a build number", hint=hint)
-    return int(text) if text else None
+    return int(text)
 
 
 def created_of(text: str) -> str:
@@ -116,22 +132,34 @@ def created_of(text: str) -> str:
     if not text:
         return ""
     try:
-        if _MILLISECONDS.fullmatch(text):
-            time = of_unix(*divmod(int(text), 1000))
-        elif unix := _SECONDS.fullmatch(text):
-            seconds, fraction = unix.groups(default="")
-            milliseconds = fraction.ljust(3, "0")[:3]
-            time = of_unix(int(seconds), int(milliseconds))
-        else:
-            time = utc(text)
+        time = _time_in(text)
     except Malformed as error:
         hint = f"{error.hint}, or seconds or milliseconds since 1970"
         raise UsageError(f"--created: {error.message}", hint=hint) from error
     return "" if time.startswith(_NO_DATES) else time
 
 
+def _time_in(text: str) -> str:
+    """Return a time as RFC 3339 in UTC, from seconds or milliseconds since 1970 or from RFC 3339.
+
+    Raises `Malformed`.
+    """
+    if _MILLISECONDS.fullmatch(text):
+        seconds, milliseconds = divmod(int(text), 1000)
+        return of_unix(seconds, milliseconds)
+    unix_time = _SECONDS.fullmatch(text)
+    if unix_time:
+        whole_seconds, fraction = unix_time.groups(default="")
+        three_digits = fraction.ljust(3, "0")[:3]
+        return of_unix(int(whole_seconds), int(three_digits))
+    return utc(text)
+
+
 def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
-    """Return whether the job's source is the build's source, as far as both are known."""
+    """Return whether this job may be the build of a commit in a repository.
+
+    It is not if the job has a different commit or repository. "" is unknown, and matches any.
+    """
     job_commit = job.commit.lower()
     # either commit ID may be abbreviated, or "" if it is unknown
     is_same_commit = commit.startswith(job_commit) or job_commit.startswith(commit)
@@ -143,19 +171,27 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
 
 
 def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return this run's number and the counter that it comes from, or (None, "")."""
-    known = {name: text.strip() for name, text in environ.items() if text.strip()}
+    """Return this run's number and the name of the counter that it comes from, or (None, "").
+
+    The first CI system counts whose variables have both.
+    """
+    variables = _trimmed(environ)
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
-    workflow_path = known.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
-    owner_repository_file = workflow_path.split("/", 2)
-    if len(owner_repository_file) == 3:
-        known["WORKFLOW_FILE"] = owner_repository_file[2]
-    for counter in (system.counter for system in SYSTEMS if system.counter):
-        number = filled(counter.number, known)
+    workflow_path = variables.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
+    parts = workflow_path.split("/", 2)
+    if len(parts) == 3:
+        _owner, _repository, workflow_file = parts
+        variables["WORKFLOW_FILE"] = workflow_file
+    for system in SYSTEMS:
+        counter = system.counter
+        if not counter:
+            continue
+        number = filled(counter.number, variables)
         if not _NUMBER.fullmatch(number):
             continue
         for template in counter.names:
-            if name := filled(template, known):
+            name = filled(template, variables)
+            if name:
                 return int(number), _plain_counter(name)
     return None, ""
 
@@ -165,10 +201,10 @@ def _plain_counter(name: str) -> str:
     `gitlab:https://user@host/a/` → `gitlab:host/a`.
     """
     system, _, url = name.partition(":")
-    without_scheme = url.partition("://")[2] or url
-    host, slash, path = without_scheme.partition("/")
-    without_user = host.rpartition("@")[2]
-    place = f"{without_user}{slash}{path}".replace("//", "/").rstrip("/")
+    _, _, after_scheme = url.partition("://")
+    host, slash, path = (after_scheme or url).partition("/")
+    _, _, host_without_user = host.rpartition("@")
+    place = f"{host_without_user}{slash}{path}".replace("//", "/").rstrip("/")
     return f"{system}:{place}"
 
 
@@ -178,30 +214,41 @@ _REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
-    """Return the repository's URL and the number of this job's pull request.
+    """Return the repository's URL and the number of the pull request that this job runs for.
 
     Raises a `UsageError` that lists the missing variables.
     """
-    known = {name: text.strip() for name, text in environ.items() if text.strip()}
-    if "GITHUB_REPOSITORY" in known:  # Gitea's and Forgejo's runners set GitHub's variables
-        return _of_actions(known)
-    requests = {system.marker: system.request for system in SYSTEMS if system.request}
-    for marker, request in requests.items():
-        if marker in known:
-            number = _request_number(request, known)
-            return _request_repository(request, known), number
-    names = ", ".join(request.numbers[-1] for request in requests.values())
-    hint = f"run it in a pull request job, or set one of {names}"
-    if "GITHUB_REF" in known:
+    variables = _trimmed(environ)
+    if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set GitHub's variables
+        return _of_actions(variables)
+    number_variables = []
+    for system in SYSTEMS:
+        request = system.request
+        if not request:
+            continue
+        if system.marker in variables:
+            number = _request_number(request, variables)
+            return _request_repository(request, variables), number
+        number_variables.append(request.numbers[-1])
+    hint = f"run it in a pull request job, or set one of {', '.join(number_variables)}"
+    if "GITHUB_REF" in variables:
         hint += "; GITHUB_REF is used only together with GITHUB_REPOSITORY"
     raise UsageError("--comment: there are no CI variables for a pull request", hint=hint)
 
 
-def _request_number(request: RequestVariables, known: Mapping[str, str]) -> str:
-    """Return the number of the pull request. Raises `UsageError` if the job does not have one."""
-    number = next((known[name] for name in request.numbers if name in known), "")
-    if match := _PAGE.fullmatch(number):  # CircleCI sets the URL
-        return match[1]
+def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> str:
+    """Return the number of the pull request. Raises `UsageError` if the job does not have one.
+
+    `request` has the names of the variables that may contain it.
+    """
+    number = ""
+    for name in request.numbers:
+        if name in variables:
+            number = variables[name]
+            break
+    page = _PAGE.fullmatch(number)  # CircleCI sets the URL
+    if page:
+        return page[1]
     if _REQUEST.fullmatch(number):
         return number
     problem = f"is {number[:100]!r}" if number else "is not set"
@@ -211,10 +258,14 @@ def _request_number(request: RequestVariables, known: Mapping[str, str]) -> str:
     )
 
 
-def _request_repository(request: RequestVariables, known: Mapping[str, str]) -> str:
-    """Return the URL of the pull request's repository. Raises `UsageError` if it is unknown."""
+def _request_repository(request: RequestVariables, variables: Mapping[str, str]) -> str:
+    """Return the URL of the pull request's repository. Raises `UsageError` if it is unknown.
+
+    `request` has templates for it, such as "{SERVER}/{NAME}".
+    """
     for template in request.repositories:
-        if url := filled(template, known):
+        url = filled(template, variables)
+        if url:
             return url
     names = " or ".join(template.strip("{}") for template in request.repositories)
     raise UsageError(
@@ -223,29 +274,29 @@ def _request_repository(request: RequestVariables, known: Mapping[str, str]) -> 
     )
 
 
-def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
+def _of_actions(variables: Mapping[str, str]) -> tuple[str, str]:
     """Return the repository's URL and the number of the pull request, from GitHub's variables.
 
-    The number is the one in GITHUB_REF, or else the one in the event: for `pull_request_target`,
-    GITHUB_REF is the base branch. Raises `UsageError`.
+    The number is the one in GITHUB_REF, or else the one in the event file: for
+    `pull_request_target`, GITHUB_REF is the base branch. Raises `UsageError`.
     """
-    repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", known)
+    repository = filled("{GITHUB_SERVER_URL}/{GITHUB_REPOSITORY}", variables)
     if not repository:
         raise UsageError(
             "--comment: cannot detect the pull request's repository",
             hint="set GITHUB_SERVER_URL",
         )
-    reference = known.get("GITHUB_REF", "")
-    path = known.get("GITHUB_EVENT_PATH", "")
-    if match := _REF.fullmatch(reference):
-        return repository, match[1]
-    if number := _in_the_event(path):
+    reference = variables.get("GITHUB_REF", "")
+    request_reference = _REF.fullmatch(reference)
+    if request_reference:
+        return repository, request_reference[1]
+    path = variables.get("GITHUB_EVENT_PATH", "")
+    number = _in_the_event(path)
+    if number:
         return repository, number
-    event = (
-        f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) has no pull request"
-        if path
-        else "GITHUB_EVENT_PATH is not set"
-    )
+    event = "GITHUB_EVENT_PATH is not set"
+    if path:
+        event = f"the event file {path[:200]!r} (GITHUB_EVENT_PATH) has no pull request"
     message = (
         "--comment: this job is not running for a pull request: GITHUB_REF is"
         f" {reference[:200]!r}, and {event}"
@@ -254,11 +305,13 @@ def _of_actions(known: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _in_the_event(path: str) -> str:
-    """Return the pull request number in the event file, or "" if there is none or the file cannot
-    be read.
+    """Return the pull request number in GitHub's event file, or "" if there is none or the file
+    cannot be read.
     """
+    if not path:
+        return ""
     try:
-        event: Any = parsed_json(read_text(path)) if path else {}
+        event = parsed_json(read_text(path))
         request = event.get("pull_request")
         if not request and event.get("issue", {}).get("pull_request"):
             request = event["issue"]  # a comment on a pull request is an event of its issue

@@ -133,7 +133,7 @@ LOOKED = [
 def test_a_busy_argo_cd_is_recognized_by_its_missing_comparison(
     state: Mapping[str, Any], expected: bool
 ) -> None:
-    assert look(state).looked == expected
+    assert look(state).checked_since_sync == expected
 
 
 @pytest.mark.parametrize(
@@ -417,7 +417,7 @@ def test_a_hydrated_revision_is_matched_with_its_hydrated_commit() -> None:
 
 
 def test_a_patch_is_rolled_out_once_its_spec_was_compared_and_applied() -> None:
-    wanted = Wanted(lambda _revision: True, spec=True)
+    wanted = Wanted(lambda _revision: True, needs_current_spec=True)
     app = live_application()
     app["spec"]["source"]["helm"] = {
         "parameters": [{"name": "tag", "value": "2", "forceString": True}]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, pushed
 from task.plain_data import mapping, text
 
 
@@ -19,14 +19,18 @@ def known(document: Document) -> bool:
     return "push_data" in document and "region" in repository and "repo_name" not in repository
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the image that was pushed.
+
+    Its time is unknown: "2016-07-17 09:40:56" is in the region's time zone, which the event does
+    not include.
+    """
     repository = mapping(document, "repository")
     push = mapping(document, "push_data")
     name = text(repository, "repo_full_name")
-    name = name or f"{text(repository, 'namespace')}/{text(repository, 'name')}"
-    place = Named(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
-    # "2016-07-17 09:40:56" is in the region's time zone, which the event does not include.
+    if not name:
+        name = f"{text(repository, 'namespace')}/{text(repository, 'name')}"
+    place = ImageLocation(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
     yield pushed(
         place,
         text(push, "tag"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, text
 
 
@@ -21,17 +21,18 @@ def known(document: Document) -> bool:
     return {"domain", "event_type"} <= set(document)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image."""
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
     kind = text(document, "event_type")
-    if (domain, kind) != ("docker", "pushed"):
-        yield PassedOver(f"it is {domain} {kind}")
+    if domain != "docker" or kind != "pushed":
+        yield Skipped(f"it is {domain} {kind}")
         return
-    image = text(data, "image_name")
+    image_name = text(data, "image_name")
     checksum = text(data, "sha256")
-    host = text(document, "jpd_origin").partition("://")[2].partition("/")[0]
-    place = Named(host, f"{text(data, 'repo_key')}/{image}", short=image)
     digest = f"sha256:{checksum}" if checksum else ""
+    _, _, after_scheme = text(document, "jpd_origin").partition("://")
+    host, _, _ = after_scheme.partition("/")
+    place = ImageLocation(host, f"{text(data, 'repo_key')}/{image_name}", short=image_name)
     yield pushed(place, text(data, "tag"), digest, registry=registry)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from task.ci.events.distribution import is_notification, of_notification
-from task.ci.events.event import Document, Found, PassedOver
+from task.ci.events.event import Document, EventOrSkipped, Skipped
 from task.plain_data import mapping, text
 
 _TYPE = "Microsoft.ContainerRegistry."
@@ -21,30 +21,36 @@ def known(document: Document) -> bool:
     """Return whether this is an event from the webhook or from Event Grid."""
     if is_notification(document):
         return isinstance(document.get("request"), dict)
-    return _of_grid(document) or _is_ping(document)
+    return _is_from_event_grid(document) or _is_ping(document)
 
 
-def _of_grid(document: Document) -> bool:
+def _is_from_event_grid(document: Document) -> bool:
+    """Return whether this is an event from Event Grid, in one of its schemas."""
     kind = text(document, "eventType") or text(document, "type")
     # Event Grid's first schema used only `ImagePushed`.
     return kind.startswith((_TYPE, _HANDSHAKE)) or _TOPIC in text(document, "topic")
 
 
 def _is_ping(document: Document) -> bool:
+    """Return whether this is the ping of a webhook."""
     return text(document, "action") == "ping" and {"id", "timestamp"} <= set(document)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the event: the image that was pushed, or why the event is not a push.
+
+    Both the webhook and the data of Event Grid's events are Docker Distribution notifications.
+    """
     if _is_ping(document):
-        yield PassedOver("it is a ping")
+        yield Skipped("it is a ping")
         return
-    if not _of_grid(document):
+    if not _is_from_event_grid(document):
         yield of_notification(document, registry)
         return
     kind = text(document, "eventType") or text(document, "type")
     if not kind.endswith("ImagePushed"):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
     time = document.get("eventTime") or document.get("time")
-    yield of_notification({"timestamp": time, **mapping(document, "data")}, registry)
+    notification = {"timestamp": time, **mapping(document, "data")}
+    yield of_notification(notification, registry)

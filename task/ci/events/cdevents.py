@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import parse_qsl, unquote
 
-from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, is_digest, pushed
 from task.plain_data import mapping, text
 
 _TYPE = "dev.cdevents."
@@ -26,41 +26,53 @@ def known(document: Document) -> bool:
 
 
 def _inner(document: Document) -> Document:
-    return mapping(document, "data") if "specversion" in document else document
+    """Return the CDEvent, which may be inside a CloudEvent."""
+    is_cloud_event = "specversion" in document
+    return mapping(document, "data") if is_cloud_event else document
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the event: the image that was published, or why the event is about something else."""
     event = _inner(document)
     kind = text(event, "context", "type")
-    purl = text(event, "subject", "id")
+    package_url = text(event, "subject", "id")
     if not kind.startswith(_PUBLISHED):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
-    if not purl.startswith(("pkg:oci/", "pkg:docker/")):
-        yield PassedOver("its subject is not an image")
+    if not package_url.startswith(("pkg:oci/", "pkg:docker/")):
+        yield Skipped("its subject is not an image")
         return
-    yield _of_purl(purl, event, registry)
+    time = text(event, "context", "timestamp")
+    yield _of_package_url(package_url, time, registry)
 
 
-def _of_purl(purl: str, event: Document, registry: str) -> Found:
-    """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`."""
-    without_query, _, query = purl.partition("#")[0].partition("?")
-    parameters = dict(parse_qsl(query[:_LONGEST_QUERY]))
+def _of_package_url(package_url: str, time: str, registry: str) -> EventOrSkipped:
+    """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`.
+
+    The kind is `oci` or `docker`, and `time` is the event's.
+    """
+    without_fragment, _, _ = package_url.partition("#")
+    without_query, _, query = without_fragment.partition("?")
     path, _, quoted_version = without_query.partition("@")
     kind, _, quoted_name = path.removeprefix("pkg:").partition("/")
     version = unquote(quoted_version)
-    name = unquote(quoted_name)
-    url = parameters.get("repository_url", "")
+    parameters = dict(parse_qsl(query[:_LONGEST_QUERY]))
     tag = parameters.get("tag", "")
-    host, _, repository = (url.partition("://")[2] or url).partition("/")
-    if kind == "docker":  # here, repository_url is the registry, and the version may be a tag
-        host = "docker.io" if not host or host in _HUB else host
-        repository = name
-    else:
-        repository = repository.partition("@")[0].partition(":")[0]
-    digest = version if is_digest(version) else ""
-    if not tag and not digest and kind == "docker":
-        tag = version
-    time = text(event, "context", "timestamp")
-    return pushed(Named(host, repository), tag, digest, time, registry)
+
+    url = parameters.get("repository_url", "")
+    _, _, after_scheme = url.partition("://")
+    host, _, repository = (after_scheme or url).partition("/")
+    if kind == "docker":  # here, repository_url is the registry
+        if not host or host in _HUB:
+            host = "docker.io"
+        repository = unquote(quoted_name)
+    else:  # repository_url may be a whole reference
+        repository, _, _ = repository.partition("@")
+        repository, _, _ = repository.partition(":")
+
+    digest = ""
+    if is_digest(version):
+        digest = version
+    elif kind == "docker":  # here, the version may be a tag
+        tag = tag or version
+    return pushed(ImageLocation(host, repository), tag, digest, time, registry)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 
 from task.ci.events.ecr import host_of
-from task.ci.events.event import Document, Found, Named, PassedOver, is_digest, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, is_digest, pushed
 from task.plain_data import mapping, text
 
 _ECR = re.compile(r"(?:urn|arn):aws[a-z-]*:ecr:([a-z0-9-]+):([0-9]+):.*")
@@ -23,37 +23,47 @@ _OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
 def known(document: Document) -> bool:
     """Return whether this is a CloudEvent about an image in a form without its own parser."""
     kind = text(document, "type")
-    if not text(document, "specversion") or kind.startswith(_OF_OTHERS):
+    is_cloud_event = bool(text(document, "specversion"))
+    if not is_cloud_event or kind.startswith(_OF_OTHERS):
         return False
     return kind.startswith("com.amazon.ecr.") or "container" in kind or "image" in kind
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the event: the image that was pushed, or why the event is not a push.
+
+    Templates differ in the names of the keys. The subject is `REPOSITORY:TAG`, in case the data
+    does not have these.
+    """
     kind = text(document, "type")
-    data = mapping(document, "data")
     if any(word in kind.lower() for word in _NO_PUSH):
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
-    name_of_subject, _, tag_of_subject = text(document, "subject").partition(":")
-    repository = text(data, "repositoryName") or text(data, "repository") or name_of_subject
-    tag = text(data, "imageTag") or text(data, "tag") or tag_of_subject
+    data = mapping(document, "data")
+    subject_repository, _, subject_tag = text(document, "subject").partition(":")
+    repository = text(data, "repositoryName") or text(data, "repository") or subject_repository
+    tag = text(data, "imageTag") or text(data, "tag") or subject_tag
     digest = text(data, "imageDigest") or text(data, "digest")
-    if is_digest(tag_of_subject) and not digest:
-        digest = tag_of_subject
-    place = Named(_source_host(document, data), repository)
+    if not digest and is_digest(subject_tag):
+        digest = subject_tag
+    place = ImageLocation(_source_host(document, data), repository)
     yield pushed(place, tag, digest, document.get("time"), registry)
 
 
 def _source_host(document: Document, data: Document) -> str:
-    """Return the registry's host, from the data or else from the source, or "" if unknown."""
+    """Return the registry's host, from the event's data or else from its source, or "" if unknown.
+
+    The source may be the ARN of an ECR repository, or a URL.
+    """
     registry = text(data, "registryUrl") or text(data, "registry")
     if registry:
         return registry
     source = text(document, "source")
-    if ecr := _ECR.fullmatch(source):
-        region, account = ecr.groups()
+    ecr_source = _ECR.fullmatch(source)
+    if ecr_source:
+        region, account = ecr_source.groups()
         return host_of(text(data, "registryId") or account, region)
-    without_scheme = source.partition("://")[2] or source
-    host = without_scheme.partition("/")[0]
-    return host if "." in host or ":" in host else ""
+    _, _, after_scheme = source.partition("://")
+    host, _, _ = (after_scheme or source).partition("/")
+    is_host = "." in host or ":" in host
+    return host if is_host else ""

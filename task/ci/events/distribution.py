@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import MANIFESTS, Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import MANIFESTS, Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import elements, mapping, text
 
 
@@ -26,27 +26,27 @@ def is_notification(event: object) -> bool:
     return isinstance(event, dict) and "action" in event and isinstance(event.get("target"), dict)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the notifications' events."""
     for event in elements(document, "events"):
         yield of_notification(event, registry)
 
 
-def of_notification(event: Document, registry: str) -> Found:
-    """Return a notification's event."""
+def of_notification(event: Document, registry: str) -> EventOrSkipped:
+    """Return a notification's event: the image that was pushed, or why it is not a push of an
+    image.
+    """
     action = text(event, "action")
-    target = mapping(event, "target")
     if action != "push":
-        return PassedOver(f"its action is {action!r}")
-    kind = text(target, "mediaType")
-    if kind and kind not in MANIFESTS:
-        return PassedOver("it is a blob or another artifact")
-    place = Named(text(event, "request", "host"), text(target, "repository"))
-    time = event.get("timestamp")
+        return Skipped(f"its action is {action!r}")
+    target = mapping(event, "target")
+    media_type = text(target, "mediaType")
+    if media_type and media_type not in MANIFESTS:
+        return Skipped("it is a blob or another artifact")
     return pushed(
-        place,
+        ImageLocation(text(event, "request", "host"), text(target, "repository")),
         text(target, "tag"),
         text(target, "digest"),
-        time,
-        registry,
+        at=event.get("timestamp"),
+        registry=registry,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, pushed
 from task.plain_data import mapping, text
 
 
@@ -17,9 +17,9 @@ def known(document: Document) -> bool:
     return "push_data" in document and "repo_name" in repository
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the push. It has no digest, because the webhook does not include one."""
-    place = Named("docker.io", text(document, "repository", "repo_name"))
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the image that was pushed, without a digest, because the webhook does not have one."""
+    place = ImageLocation("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(
         place,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import CONFIGS, Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import CONFIGS, Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, text
 
 
@@ -22,20 +22,24 @@ def host_of(account: str, region: str) -> str:
     return f"{account}.dkr.ecr.{region}.amazonaws.com{suffix}"
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the event: the image that was pushed to ECR, or why the event is not a push."""
     kind = text(document, "detail-type")
     detail = mapping(document, "detail")
     action = text(detail, "action-type")
+    result = text(detail, "result")
     if kind != "ECR Image Action":
-        yield PassedOver(f"its type is {kind!r}")
-    elif action != "PUSH" or text(detail, "result") != "SUCCESS":
-        yield PassedOver(f"it is {action} {text(detail, 'result')}")
+        yield Skipped(f"its type is {kind!r}")
+    elif action != "PUSH" or result != "SUCCESS":
+        yield Skipped(f"it is {action} {result}")
     elif text(detail, "artifact-media-type") not in ("", *CONFIGS):
-        yield PassedOver("it is a chart, a signature, or another artifact")
+        yield Skipped("it is a chart, a signature, or another artifact")
     else:
         host = host_of(text(document, "account"), text(document, "region"))
-        place = Named(host, text(detail, "repository-name"))
-        digest = text(detail, "image-digest")
-        time = document.get("time")
-        yield pushed(place, text(detail, "image-tag"), digest, time, registry)
+        yield pushed(
+            ImageLocation(host, text(detail, "repository-name")),
+            text(detail, "image-tag"),
+            text(detail, "image-digest"),
+            at=document.get("time"),
+            registry=registry,
+        )

@@ -36,13 +36,13 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}|sha512:[0-9a-f]{128}")
 _ATTACHED = re.compile(r"sha(?:256|512)-[0-9a-f]{64,128}(?:\.[a-z]+)?")
 
 
-class PassedOver(NamedTuple):
+class Skipped(NamedTuple):
     """An event that is not a push of a tagged image."""
 
     why: str
 
 
-Found = Event | PassedOver
+EventOrSkipped = Event | Skipped
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,10 @@ class Events:
         return Events(self.pushes + other.pushes, self.passed_over + other.passed_over)
 
 
-UNTAGGED = PassedOver("it has no tag; an event for the index or tag will follow")
+UNTAGGED = Skipped("it has no tag; an event for the index or tag will follow")
 
 
-class Named(NamedTuple):
+class ImageLocation(NamedTuple):
     """The location of an event's image. The user can set the registry instead."""
 
     host: str  # "" if the event does not have it
@@ -69,33 +69,37 @@ class Named(NamedTuple):
 
 
 def pushed(
-    place: Named,
+    place: ImageLocation,
     tag: str,
     digest: str = "",
     at: object = None,
     registry: str = "",
-) -> Found:
-    """Return the event for a push.
+) -> EventOrSkipped:
+    """Return the event for a push of an image to a registry, or `Skipped` if it is not a push
+    of a tagged image.
 
-    `registry` is the registry's name as set by the user, or "".
-
-    Raises `Malformed` if the image is invalid.
+    `at` is the event's time in any form, and `registry` is the registry's name as set by the user,
+    or "". Raises `Malformed` if the image is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
-        return PassedOver("it is a signature, an attestation, or an SBOM")
-    without_scheme = place.host.partition("://")[2] or place.host
-    host = registry or without_scheme.strip("/")
+        return Skipped("it is a signature, an attestation, or an SBOM")
+    repository = place.repository
+    if registry:
+        host = registry
+        repository = place.short or repository
+    else:
+        _, _, after_scheme = place.host.partition("://")
+        host = (after_scheme or place.host).strip("/")
     if not host:
         hint = "set its images' registry: --images-registry HOST[:PORT][/PATH]"
         raise Malformed("it does not include the registry", hint)
-    repository = place.short if registry and place.short else place.repository
     image = parse_image(f"{host}/{repository}:{tag}")
     if digest and not is_digest(digest):
         raise Malformed(
             "its digest is not valid",
-            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
+            "use sha256: followed by 64 hex digits, or sha512: followed by 128",
         )
     return Event(replace(image, digest=digest), at=time_of(at))
 
@@ -112,6 +116,7 @@ def time_of(value: object) -> str:
     try:
         if isinstance(value, str):
             return utc(value)
+        # a bool is an int in Python
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return of_unix(value)
     except Malformed:

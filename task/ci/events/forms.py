@@ -28,7 +28,7 @@ from task.ci.events import (
     nexus,
     quay,
 )
-from task.ci.events.event import Document, Events, Found, PassedOver
+from task.ci.events.event import Document, EventOrSkipped, Events, Skipped
 from task.errors import Malformed
 from task.model import Event
 from task.plain_data import json_at
@@ -47,7 +47,7 @@ class Form(NamedTuple):
 
     title: str  # the form's name in messages
     known: Callable[[Document], bool]
-    read: Callable[[Document, str], Iterable[Found]]
+    read: Callable[[Document, str], Iterable[EventOrSkipped]]
 
 
 LINES = "lines"
@@ -82,37 +82,53 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
-    allowed = {"auto": tuple(FORMS), ANY: REGISTRIES}.get(form, (form,))
-    if not text and form != "auto":
+    is_detected = form == "auto"
+    allowed_forms = {"auto": tuple(FORMS), ANY: REGISTRIES}.get(form, (form,))
+    if not text and not is_detected:
         raise Malformed("it is empty", _AS_SENT)
     try:
         documents = list(_json_documents(text))
     except Malformed:
-        if form == "auto" and text[:1] not in ("{", "["):
+        looks_like_json = text.startswith(("{", "["))
+        if is_detected and not looks_like_json:
             return None
         raise
-    if form == "auto" and not any(_form_of(document, allowed) for _, document in documents):
-        return None
+    if is_detected:
+        has_event = any(_form_of(document, allowed_forms) for _place, document in documents)
+        if not has_event:
+            return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
             f"it has {len(documents):,} events; at most {MOST_EVENTS:,} are accepted",
             _SPLIT,
         )
+    return _events_of(documents, allowed_forms, registry)
+
+
+def _events_of(
+    documents: Iterable[tuple[str, Any]], allowed_forms: tuple[str, ...], registry: str
+) -> Events:
+    """Return the events in documents, which are (position, JSON value). Raises `Malformed`."""
     pushes: list[Event] = []
     passed_over: list[str] = []
     for place, document in documents:
-        for event in _read(place, document, allowed, registry):
-            if isinstance(event, PassedOver):
+        for event in _read(place, document, allowed_forms, registry):
+            if isinstance(event, Skipped):
                 passed_over.append(event.why)
             else:
                 pushes.append(event)
+        # a document may contain several events
         if len(pushes) + len(passed_over) > MOST_EVENTS:
             raise Malformed(f"it has over {MOST_EVENTS:,} events", _SPLIT)
     return Events(tuple(pushes), tuple(passed_over))
 
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield each document with its position. Raises `Malformed` if the text is not JSON."""
+    """Yield the position and the value of each JSON document: "line 3". The elements of a list are
+    documents of their own: "event 2".
+
+    Raises `Malformed` if the text is not JSON.
+    """
     start = 0
     line = 1
     while start < len(text):
@@ -124,7 +140,8 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
                 _AS_SENT,
             ) from None
         if isinstance(document, list):
-            yield from ((f"event {number}", event) for number, event in enumerate(document, 1))
+            for number, element in enumerate(document, 1):
+                yield f"event {number}", element
         else:
             yield f"line {line}", document
         next_start = end
@@ -134,29 +151,42 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
         start = next_start
 
 
-def _form_of(document: Any, allowed: Iterable[str]) -> str:
-    """Return the name of the document's form, or "" if the form is unknown."""
+def _form_of(document: Any, allowed_forms: Iterable[str]) -> str:
+    """Return the name of the document's form, or "" if it does not have an allowed form."""
     if not isinstance(document, dict):
         return ""
-    return next((form for form in allowed if FORMS[form].known(document)), "")
+    for name in allowed_forms:
+        if FORMS[name].known(document):
+            return name
+    return ""
 
 
-def _read(place: str, document: Any, allowed: tuple[str, ...], registry: str) -> Iterator[Found]:
-    """Yield a document's events. Raises `Malformed`, with its place, for an unknown form."""
-    name = _form_of(document, allowed)
+def _read(
+    place: str, document: Any, allowed_forms: tuple[str, ...], registry: str
+) -> Iterator[EventOrSkipped]:
+    """Yield a document's events.
+
+    Raises `Malformed`, with the document's place, if it does not have one of the allowed forms.
+    """
+    name = _form_of(document, allowed_forms)
     if not name:
-        raise Malformed(f"{place}: {_unknown(document, allowed)}", KNOWN)
+        raise Malformed(f"{place}: {_unknown(document, allowed_forms)}", KNOWN)
+    form = FORMS[name]
     try:
-        for event in FORMS[name].read(document, registry):
-            yield event if isinstance(event, PassedOver) else replace(event, form=name)
+        for event in form.read(document, registry):
+            if isinstance(event, Skipped):
+                yield event
+            else:
+                yield replace(event, form=name)
     except Malformed as problem:
-        raise Malformed(f"{place}, {FORMS[name].title}: {problem.message}", problem.hint) from None
+        raise Malformed(f"{place}, {form.title}: {problem.message}", problem.hint) from None
 
 
-def _unknown(document: Any, allowed: tuple[str, ...]) -> str:
+def _unknown(document: Any, allowed_forms: tuple[str, ...]) -> str:
+    """Return what is wrong with a document that does not have one of the allowed forms."""
     problem = "not a known event"
-    if len(allowed) == 1:
-        problem = f"not an event from {FORMS[allowed[0]].title}"
+    if len(allowed_forms) == 1:
+        problem = f"not an event from {FORMS[allowed_forms[0]].title}"
     return f"{problem}: {seen(document)}"
 
 

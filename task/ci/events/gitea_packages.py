@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, text
 
 
@@ -18,18 +18,22 @@ def known(document: Document) -> bool:
     return {"type", "version", "html_url"} <= set(package) and "package_type" not in package
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event. A digest appears only as the version of an untagged manifest."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image.
+
+    A digest appears only as the version of an untagged manifest.
+    """
     package = mapping(document, "package")
     action = text(document, "action")
     kind = text(package, "type")
     if action != "created":
-        yield PassedOver(f"its action is {action!r}")
+        yield Skipped(f"its action is {action!r}")
     elif kind != "container":
-        yield PassedOver(f"it is a package of type {kind!r}")
+        yield Skipped(f"it is a package of type {kind!r}")
     else:
-        host = text(package, "html_url").partition("://")[2].partition("/")[0]
+        _, _, after_scheme = text(package, "html_url").partition("://")
+        host, _, _ = after_scheme.partition("/")
         owner = text(package, "owner", "login") or text(package, "owner", "username")
-        place = Named(host, f"{owner}/{text(package, 'name')}".lower())
+        place = ImageLocation(host, f"{owner}/{text(package, 'name')}".lower())
         time = package.get("created_at")
         yield pushed(place, text(package, "version"), at=time, registry=registry)

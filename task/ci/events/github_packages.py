@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from task.ci.events.event import (
     CONFIGS,
     Document,
-    Found,
-    Named,
-    PassedOver,
+    EventOrSkipped,
+    ImageLocation,
+    Skipped,
     is_digest,
     pushed,
 )
@@ -32,57 +32,64 @@ def _package(document: Document) -> Document:
     return mapping(document, "registry_package") or mapping(document, "package")
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the event."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the event: the image that was published, or why the event is about something else."""
     package = _package(document)
     if not package:
-        yield PassedOver("it is a ping")
+        yield Skipped("it is a ping")
         return
     action = text(document, "action")
-    kind = text(package, "package_type")
     if action not in _ACTIONS:
-        yield PassedOver(f"its action is {action!r}")
+        yield Skipped(f"its action is {action!r}")
         return
+    kind = text(package, "package_type")
     if kind.lower() not in _TYPES:
-        yield PassedOver(f"it is a package of type {kind!r}")
+        yield Skipped(f"it is a package of type {kind!r}")
         return
     yield _of_version(package, mapping(package, "package_version"), registry)
 
 
-def _of_version(package: Document, version: Document, registry: str) -> Found:
-    """Return the event for a version of a container package."""
+def _of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
+    """Return the event for a version of a container package: the image, or why it is not one."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
-    config = text(manifest, "config", "media_type")
-    if config and config not in CONFIGS:
-        return PassedOver("it is a chart, a signature, or another artifact")
+    config_type = text(manifest, "config", "media_type")
+    if config_type and config_type not in CONFIGS:
+        return Skipped("it is a chart, a signature, or another artifact")
+    tag = text(metadata, "tag", "name")
+    version_name = text(version, "name")
     # A version's name is its digest. Events from the older registry have the tag instead.
-    name = text(version, "name")
-    tag = text(metadata, "tag", "name") or ("" if is_digest(name) else name)
+    if not tag and not is_digest(version_name):
+        tag = version_name
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
     return pushed(
         _place(package, version),
         tag,
         _package_digest(version, manifest),
-        time,
-        registry,
+        at=time,
+        registry=registry,
     )
 
 
-def _place(package: Document, version: Document) -> Named:
-    """Return the location of the image.
+def _place(package: Document, version: Document) -> ImageLocation:
+    """Return the location of a package's image.
 
     `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.
     """
     url = text(version, "package_url").removeprefix("https://").rstrip(":")
-    host, slash, rest = url.partition("/")
+    host, slash, path = url.partition("/")
     if slash and "." in host:
-        return Named(host, rest.partition("@")[0].partition(":")[0].lower())
+        path_without_digest, _, _ = path.partition("@")
+        repository, _, _ = path_without_digest.partition(":")
+        return ImageLocation(host, repository.lower())
     owner = text(package, "owner", "login") or text(package, "namespace")
-    return Named("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
+    return ImageLocation("ghcr.io", f"{owner}/{text(package, 'name')}".lower())
 
 
 def _package_digest(version: Document, manifest: Document) -> str:
-    """Return the first digest among the fields that may have it, or ""."""
+    """Return the digest of a package's version, or "" if it does not have one."""
     fields = (text(version, "version"), text(manifest, "digest"), text(version, "name"))
-    return next(filter(is_digest, fields), "")
+    for value in fields:
+        if is_digest(value):
+            return value
+    return ""

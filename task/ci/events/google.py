@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.errors import Malformed
 from task.plain_data import mapping, parsed_json, text
 
@@ -22,17 +22,19 @@ def known(document: Document) -> bool:
 
 
 def _is_envelope(document: Document) -> bool:
+    """Return whether this is the envelope in which Pub/Sub sends a message."""
     # Messages from `gcloud pubsub subscriptions pull` have the acknowledgment ID instead.
-    has_sender = bool({"subscription", "ackId"} & set(document))
+    has_sender = "subscription" in document or "ackId" in document
     return has_sender and isinstance(document.get("message"), dict)
 
 
 def _is_notification(document: Document) -> bool:
+    """Return whether this is a notification from Artifact Registry."""
     has_image = "digest" in document or "tag" in document
     return text(document, "action") in _ACTIONS and has_image and "target" not in document
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the notification's event. Raises `Malformed` if an envelope contains something else."""
     if not _is_envelope(document):
         yield _of_notification(document, None, registry)
@@ -43,26 +45,27 @@ def read(document: Document, registry: str) -> Iterator[Found]:
     except ValueError:  # base64 also raises this for text that is not ASCII
         raise Malformed("its message data is not valid base64", "send it unchanged") from None
     try:
-        inner = parsed_json(data)
+        notification = parsed_json(data)
     except ValueError as problem:
-        message_text = f"its message data cannot be parsed as JSON: {problem}"
-        raise Malformed(message_text, "send it unchanged") from None
-    if not (isinstance(inner, dict) and _is_notification(inner)):
+        problem_message = f"its message data cannot be parsed as JSON: {problem}"
+        raise Malformed(problem_message, "send it unchanged") from None
+    if not isinstance(notification, dict) or not _is_notification(notification):
         hint = "subscribe to the project's gcr topic"
         raise Malformed("its message is not from Artifact Registry", hint)
-    yield _of_notification(inner, message.get("publishTime"), registry)
+    yield _of_notification(notification, message.get("publishTime"), registry)
 
 
-def _of_notification(document: Document, time: object, registry: str) -> Found:
+def _of_notification(document: Document, time: object, registry: str) -> EventOrSkipped:
+    """Return a notification's event: the image that was pushed, or why it is not a push."""
     action = text(document, "action")
     if action != "INSERT":
-        return PassedOver(f"its action is {action!r}")
+        return Skipped(f"its action is {action!r}")
     # Both fields have the full name: HOST/PROJECT/REPOSITORY/IMAGE@sha256:… and …:TAG
     name_of_digest, _, digest = text(document, "digest").partition("@")
     name_of_tag, _, tag = text(document, "tag").rpartition(":")
     host, _, repository = (name_of_digest or name_of_tag).partition("/")
     return pushed(
-        Named(host, repository),
+        ImageLocation(host, repository),
         tag,
         digest,
         time,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, mappings, text
 
 _PUSHES = ("PUSH_ARTIFACT", "pushImage", "harbor.artifact.pushed")  # pushImage: until Harbor 1.10
@@ -23,25 +23,26 @@ def known(document: Document) -> bool:
     return isinstance(document.get("event_data"), dict) or kind.startswith("harbor.")
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield an event for each of the webhook's resources."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield an event for each of the webhook's resources, which are the images that were pushed."""
     kind = text(document, "type")
     if kind not in _PUSHES:
-        yield PassedOver(f"its type is {kind!r}")
+        yield Skipped(f"its type is {kind!r}")
         return
+    # Harbor's own form has `event_data` and `occur_at`, and CloudEvents have `data` and `time`
     data = mapping(document, "event_data") or mapping(document, "data")
     time = document.get("time", document.get("occur_at"))
     repository = text(data, "repository", "repo_full_name")
     resources = mappings(data, "resources")
     if not resources:
-        yield PassedOver("it has no resources")
+        yield Skipped("it has no resources")
     for resource in resources:
-        host = text(resource, "resource_url").removeprefix("https://").partition("/")[0]
-        place = Named(host, repository)
+        without_scheme = text(resource, "resource_url").removeprefix("https://")
+        host, _, _ = without_scheme.partition("/")
         yield pushed(
-            place,
+            ImageLocation(host, repository),
             text(resource, "tag"),
             text(resource, "digest"),
-            time,
-            registry,
+            at=time,
+            registry=registry,
         )

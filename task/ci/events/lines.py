@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from task.ci.events.event import Document, Found, is_digest
+from task.ci.events.event import Document, EventOrSkipped, is_digest
 from task.ci.variables import COMMIT, created_of, sequence_of
 from task.errors import Malformed, UsageError
 from task.image import parse_image
@@ -37,18 +37,20 @@ def known(document: Document) -> bool:
     return "image" in document and "imageDigest" not in document
 
 
-def read(document: Document, _registry: str) -> Iterator[Found]:
-    """Yield the build. Raises `Malformed` with the key to correct."""
-    unknown = [repr(shortened(key, 40)) for key in document if key not in KEYS]
-    if unknown:
+def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the line's image and the identity of its build. Raises `Malformed` with the key to
+    correct.
+    """
+    unknown_keys = [repr(shortened(key, 40)) for key in document if key not in KEYS]
+    if unknown_keys:
         hint = f"the keys are {', '.join(KEYS)}"
-        raise Malformed(f"it has the unknown key {and_more(unknown)}", hint)
+        raise Malformed(f"it has the unknown key {and_more(unknown_keys)}", hint)
     image = parse_image(_text_of_line(document, "image"))
     digest = _text_of_line(document, "digest")
     if digest and not is_digest(digest):
         raise Malformed(
             "its digest is not valid",
-            ("use sha256: followed by 64 hex digits, or sha512: followed by 128"),
+            "use sha256: followed by 64 hex digits, or sha512: followed by 128",
         )
     if digest and image.digest not in ("", digest):
         raise Malformed(
@@ -77,11 +79,17 @@ def _build_of_line(document: Document) -> Build:
     except UsageError as error:  # the error mentions the equivalent option
         raise Malformed(error.message.replace("--", "its ", 1), error.hint) from None
     repository = without_login(_text_of_line(document, "sourceRepository"))
-    return Build(number, "", commit, repository, created)
+    return Build(
+        sequence=number,
+        counter="",
+        commit=commit,
+        repository=repository,
+        created=created,
+    )
 
 
 def _number_text(document: Document, key: str) -> str:
-    """Return a number as a string."""
+    """Return the number at a key as a string, or the string at it."""
     value = document.get(key)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else _text_of_line(document, key)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import mapping, text
 
 _ACTIONS = ("CREATED", "UPDATED")
@@ -18,20 +18,22 @@ _ACTIONS = ("CREATED", "UPDATED")
 
 def known(document: Document) -> bool:
     """Return whether this is a Nexus webhook."""
-    return "nodeId" in document and bool(
-        {"component", "asset", "repository", "audit"} & set(document)
-    )
+    subjects = {"component", "asset", "repository", "audit"} & set(document)
+    return "nodeId" in document and bool(subjects)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
-    """Yield the webhook's event. Each layer is an asset, and the image is the component."""
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
+    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image.
+
+    In Nexus, each layer is an asset, and the image is the component.
+    """
     component = mapping(document, "component")
     action = text(document, "action")
     if text(component, "format") != "docker":
-        yield PassedOver("it is not about a Docker component")
+        yield Skipped("it is not about a Docker component")
     elif action not in _ACTIONS:
-        yield PassedOver(f"its action is {action!r}")
+        yield Skipped(f"its action is {action!r}")
     else:
-        place = Named("", text(component, "name"))
+        place = ImageLocation("", text(component, "name"))
         time = document.get("timestamp")
         yield pushed(place, text(component, "version"), at=time, registry=registry)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from task.ci.events.event import Document, Found, Named, PassedOver, pushed
+from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skipped, pushed
 from task.plain_data import text
 
 
@@ -17,15 +17,16 @@ def known(document: Document) -> bool:
     return {"docker_url", "repository", "namespace"} <= set(document)
 
 
-def read(document: Document, registry: str) -> Iterator[Found]:
+def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield a push for each updated tag. The notification does not have a digest or a time."""
     tags = document.get("updated_tags")
     if not isinstance(tags, list | dict):  # until 2014, this was a mapping of tags to image IDs
-        yield PassedOver("it is about a build, a scan, or a mirror")
+        yield Skipped("it is about a build, a scan, or a mirror")
         return
     if not tags:
-        yield PassedOver("no tag was updated")
+        yield Skipped("no tag was updated")
     host, _, repository = text(document, "docker_url").partition("/")
+    place = ImageLocation(host, repository)
     for tag in tags:
-        name = tag if isinstance(tag, str) else ""
-        yield pushed(Named(host, repository), name, registry=registry)
+        tag_name = tag if isinstance(tag, str) else ""
+        yield pushed(place, tag_name, registry=registry)
