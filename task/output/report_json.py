@@ -15,10 +15,12 @@ from task.model import (
     Commit,
     Decision,
     HeadBuildRow,
+    Image,
     Judged,
     Problem,
     Report,
     Subscription,
+    Timings,
     Unusable,
 )
 from task.plain_data import parsed_json
@@ -34,16 +36,23 @@ def status(report: Report) -> str:
     # the exit code NOTHING_UPDATED only means that --require-update was set
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
-    verdicts = {decision.verdict for decision in report.decisions}
     kind = kind_of(report.command)
     if kind.judges and report.exit == Exit.NOTHING_UPDATED:
         return "refused"
-    has_own_commit = any(not commit.already_there and not commit.notes for commit in report.commits)
-    if "update" in verdicts or (kind.by_hand and has_own_commit):
+
+    verdicts = {decision.verdict for decision in report.decisions}
+    if "update" in verdicts:
         return "updated"
-    if "unchanged" in verdicts or verdicts.isdisjoint({"refuse", "defer"}):
-        return "unchanged"
-    return "refused"
+    own_commits = [
+        commit for commit in report.commits if not commit.already_there and not commit.notes
+    ]
+    if kind.by_hand and own_commits:
+        return "updated"
+
+    is_refused = "refuse" in verdicts or "defer" in verdicts
+    if is_refused and "unchanged" not in verdicts:
+        return "refused"
+    return "unchanged"
 
 
 def counts(report: Report) -> dict[str, int]:
@@ -65,40 +74,46 @@ def as_json(report: Report) -> dict[str, Any]:
 
     The tests validate it against `schemas/report.v1.json`.
     """
-    timings = report.timings and {
-        "started": report.timings.started,
-        "seconds": round(report.timings.total, 3),
-        "find": round(report.timings.find, 3),
-        "land": round(report.timings.land, 3),
-        "follow": round(report.timings.follow, 3),
-    }
     return {
         "schema": SCHEMA,
         "command": report.command,
         "dry_run": report.dry,
         "status": status(report),
-        "images": [
-            {
-                "reference": image.reference,
-                "registry": image.registry,
-                "repository": image.repository,
-                "tag": image.tag or None,
-                "digest": image.digest or None,
-            }
-            for image in report.images
-        ],
+        "images": [_image_as_json(image) for image in report.images],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit_as_json(commit) for commit in report.commits],
         "waiting": [head_build_as_json(waited) for waited in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
-        "timings": timings,
+        "timings": _timings_as_json(report.timings) if report.timings else None,
         "exit_code": report.exit,
         "source": without_login(report.source) or None,
         "pipeline_run": without_login(report.pipeline_run) or None,
         "images_passed_over": report.passed_over,
         "base": report.base or None,
         "head": report.head or None,
+    }
+
+
+def _image_as_json(image: Image) -> dict[str, Any]:
+    """Return one element of `images`."""
+    return {
+        "reference": image.reference,
+        "registry": image.registry,
+        "repository": image.repository,
+        "tag": image.tag or None,
+        "digest": image.digest or None,
+    }
+
+
+def _timings_as_json(timings: Timings) -> dict[str, Any]:
+    """Return the run's start, its duration, and the durations of its phases in seconds."""
+    return {
+        "started": timings.started,
+        "seconds": round(timings.total, 3),
+        "find": round(timings.find, 3),
+        "land": round(timings.land, 3),
+        "follow": round(timings.follow, 3),
     }
 
 
@@ -143,7 +158,9 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 def constraint_of(sub: Subscription) -> str | None:
     """Return an entry's constraints, all of which must be satisfied, as one string, or None."""
-    return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
+    if sub.policy.constraints:
+        return " and ".join(sub.policy.constraints)
+    return sub.entry.constraint or None
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
@@ -153,9 +170,8 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     proof = None
     if decision.proof:
         proof = {key: value or None for key, value in asdict(decision.proof).items()}
-    # the strategy is null, not a default, if it cannot be read
     if isinstance(decision, Unusable):
-        strategy = decision.strategy
+        strategy = decision.strategy  # null, not a default, if it cannot be read
         constraint = entry.constraint or None
         event = ""
     else:
@@ -194,11 +210,11 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
             "head": None,
         }
     repo = ""
-    base = ""
+    configured_base = ""
     if not isinstance(decision, Unusable):
         repo = decision.subscription.repo
-        base = decision.subscription.base
-    branch = decision.branch or base or None
+        configured_base = decision.subscription.base
+    branch = decision.branch or configured_base or None
     return {
         "repository": without_login(repo) or None,
         "branch": branch,
