@@ -15,7 +15,7 @@ from difflib import get_close_matches
 from itertools import groupby
 from typing import NamedTuple
 
-from task.deciding.job import Intent, Move, Remember, failed
+from task.deciding.job import Intent, Move, Remember, failed, with_reason
 from task.deciding.target import earlier_reading, target_of
 from task.deciding.weigh import (
     Situation,
@@ -104,10 +104,7 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
 
     Setting the same hold twice does not change anything.
     """
-    if old is None:
-        return False
-    old_with_new_time = replace(old, at=new.at)
-    return old_with_new_time == new
+    return old is not None and replace(old, at=new.at) == new
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
@@ -171,12 +168,11 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
     if move.hold and move.hold.is_freeze:
         because = f"still {judged.because}; {_NO_END}"
-        ends_other_hold = situation.hold is not None and situation.hold != move.hold
-        if ends_other_hold:
+        if situation.hold and situation.hold != move.hold:  # a different hold ends
             because = f"{_released_text(situation)}; {because}"
     else:
         because = f"{_released_text(situation)}; {deferred.version} was waiting: {judged.because}"
-    decision = replace(move.decision, judged=replace(judged, because=because))
+    decision = with_reason(move.decision, because)
     if move.remember and move.remember.memory is not None:
         memory = move.remember.memory
     remember = Remember(memory, lifted=lifted)
@@ -218,18 +214,15 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     decision = replace(situation.decision(image, verdict), unchecked=destination.doubt)
     remember = None if already_in_git else Remember(memory)
     move = Move(decision, remember=remember, rolled_back=not already_in_git)
-    if intent.hold is None:
-        return _with_old_hold(move, situation)
-    hold = _with_reason(intent.hold, intent, situation.subscription, to)
-    return _with_new_hold(move, memory, hold, intent, situation)
+    if intent.hold:
+        hold = _hold_with_reason(intent.hold, intent, situation.subscription, to)
+        return _with_new_hold(move, memory, hold, intent, situation)
 
-
-def _with_old_hold(move: Move, situation: Situation) -> Move:
-    """Return a rollback's move, with the hold that already blocks the image in its reason."""
-    hold = holding(situation.state, situation.memory, situation.terms.now)
-    if hold is None:
-        return move
-    return _with_reason_added(move, f"still {hold_text(hold)}")
+    old_hold = holding(situation.state, situation.memory, situation.terms.now)
+    if old_hold:
+        because = f"{verdict.because}; still {hold_text(old_hold)}"
+        move = replace(move, decision=with_reason(decision, because))
+    return move
 
 
 def _with_new_hold(
@@ -242,19 +235,13 @@ def _with_new_hold(
     """Return a rollback's move, so that it also sets a hold. `memory` is the image's memory after
     the rollback.
     """
-    move = _with_reason_added(move, _held_until_released(hold, situation))
+    because = f"{move.decision.because}; {_held_until_released(hold, situation)}"
+    move = replace(move, decision=with_reason(move.decision, because))
     old_hold = situation.state.hold if intent.whole else memory.hold
     is_already_held = _same_hold(active(old_hold, situation.terms.now), hold)
     if is_already_held and not move.rolled_back:
         return move  # nothing changes
     return replace(move, remember=_memory_with_hold(intent, memory, hold))
-
-
-def _with_reason_added(move: Move, sentence: str) -> Move:
-    """Return the move with a sentence after its verdict's reason."""
-    judged = move.decision.judged
-    judged = replace(judged, because=f"{judged.because}; {sentence}")
-    return replace(move, decision=replace(move.decision, judged=judged))
 
 
 def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
@@ -274,7 +261,7 @@ def _rollback_verdict(destination: RollbackDestination, situation: Situation) ->
     return Verdict("update", "admitted", because)
 
 
-def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
+def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
     """Return a rollback's hold. If it has no reason, the rollback itself becomes the reason."""
     if hold.reason:
         return hold

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.by_hand import fulfil
 from task.deciding.hiding import refuse_hidden
-from task.deciding.job import Ask, Move, Outcome, Remember, Terms, error_decision
+from task.deciding.job import Ask, Move, Outcome, Remember, Terms, error_decision, with_reason
 from task.deciding.target import (
     SIGNS,
     all_live,
@@ -213,8 +213,10 @@ def questions_to_ask(
     for ask in asks:
         sub = ask.subscription
         terms = ask.terms(terms_of_run)
+        builds = (terms.build, *ask.builds_of(terms))
+        has_commit = any(build.commit for build in builds)
         may_query_registry = may_ask(sub, terms.check)
-        if not may_query_registry and not _has_commit(ask, terms):
+        if not has_commit and not may_query_registry:
             continue
         if settled_without_git(ask, terms):
             continue
@@ -231,12 +233,6 @@ def questions_to_ask(
                 memory = replace(memory, deferred=None)
             needed_facts += facts_needed_by_ask(ask, current, memory, terms)
     return list(commit_pairs), as_questions(needed_facts)
-
-
-def _has_commit(ask: Ask, terms: Terms) -> bool:
-    """Return whether the source commit of at least one of the ask's builds is known."""
-    builds = (terms.build, *ask.builds_of(terms))
-    return any(build.commit for build in builds)
 
 
 def _may_write_deferred(ask: Ask, state: State, memory: Memory, terms: Terms) -> bool:
@@ -310,10 +306,8 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
         refusals.append(refusal)
 
     config_may_set_tag_order = not config_read and not sub.policy.tag_order
-    if config_may_set_tag_order:
-        rules = {refusal.rule for refusal in refusals}
-        if not rules.isdisjoint(OF_VERSIONS):
-            return None
+    if config_may_set_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
+        return None
     return Decision(sub, reported_image, refusals[0], live_reading(sub))
 
 
@@ -417,8 +411,7 @@ def _unchanged_outside_git(move: Move) -> Move:
     else:
         already = "the Application's own sources already have"
     because = f"{already} {move.decision.candidate.version}, and the target does not set it"
-    judged = replace(move.decision.judged, because=because)
-    return Move(replace(move.decision, judged=judged), move.build)
+    return Move(with_reason(move.decision, because), move.build)
 
 
 def _with_version_in_git(settled: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
@@ -470,8 +463,7 @@ def missing_places(
         may_have_overlays = sub.path != sub.source.path
         if kind == "kustomization" and (whole or may_have_overlays):
             needed += overlay_places(snapshot.files, sub, kind)
-        is_running = bool(sub.application.live)
-        if not is_running and not reading(snapshot, sub, terms).version:
+        if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)
             needed += overlay_places(snapshot.files, sub, kind)
         already_read = set(target_places(sub))
@@ -518,12 +510,11 @@ def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
     """Return the move, with a memory that keeps the deferred build, which could not be checked."""
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
-    judged = move.decision.judged
-    because = f"{judged.because}; {deferred.version} is still waiting: {error}"
+    because = f"{move.decision.because}; {deferred.version} is still waiting: {error}"
     memory = replace(move.remember.memory, deferred=deferred)
     return replace(
         move,
-        decision=replace(move.decision, judged=replace(judged, because=because)),
+        decision=with_reason(move.decision, because),
         remember=replace(move.remember, memory=memory),
     )
 

@@ -414,6 +414,11 @@ def failed(decision: Decision, error: TaskError) -> Decision:
     return replace(decision, judged=verdict, current=current)
 
 
+def with_reason(decision: Decision, because: str) -> Decision:
+    """Return the decision with a different reason."""
+    return replace(decision, judged=replace(decision.judged, because=because))
+
+
 def change_of(
     decision: Decision,
     build: Build = Build(),

@@ -55,8 +55,7 @@ from task.model import (
 from task.policy.builds import active, alike, hold_text
 from task.policy.judge import objection, too_young, young_until
 from task.policy.strategies import needs
-from task.repository_config.config import RepositoryConfig, refuse_stricter
-from task.timestamps import epoch_seconds
+from task.repository_config.config import RepositoryConfig, last_to_end, refuse_stricter
 
 OF_ORDER = ("not-newer", "superseded")  # allowed for people, unless the config refuses them
 
@@ -352,17 +351,11 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
     strict_after = replace(
         after,
         policy=strict_policy,
-        freeze=_longest_freeze(after, before),
+        freeze=last_to_end(sub.freeze for sub in subs if sub.freeze),
         writes=tuple(dict.fromkeys((*after.writes, *before.writes))),
         demands=tuple(dict.fromkeys((*after.demands, *before.demands))),
     )
     return Pair(before, strict_after)
-
-
-def _longest_freeze(*subs: Subscription) -> Hold | None:
-    """Return the subscriptions' freeze that ends last, or None if none of them has a freeze."""
-    freezes = [sub.freeze for sub in subs if sub.freeze]
-    return max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None)
 
 
 @dataclass(frozen=True)

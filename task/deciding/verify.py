@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from task.argocd.owners import accepted
-from task.deciding.job import Move
+from task.deciding.job import Move, with_reason
 from task.deciding.weigh import question_about, registry_error, unchecked
 from task.errors import RepositoryError, TargetError, TaskError, Trouble
 from task.model import Answer, Decision, Problem, Question, Subscription, Verdict
@@ -62,9 +62,8 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 def _with_refusal(move: Move, refused: Move) -> Move:
     """Add the refusal of another move to a move's reason."""
-    judged = move.decision.judged
-    judged = replace(judged, because=f"{judged.because}; refused: {refused.decision.because}")
-    return replace(move, decision=replace(move.decision, judged=judged))
+    because = f"{move.decision.because}; refused: {refused.decision.because}"
+    return replace(move, decision=with_reason(move.decision, because))
 
 
 def signed_for_argo(

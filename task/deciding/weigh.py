@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from task.deciding.job import Move, Promoted, Remember, Terms, failed
+from task.deciding.job import Move, Promoted, Remember, Terms, failed, with_reason
 from task.errors import AnnotationError, Exit, TamperedError, TaskError, Trouble, UsageError
 from task.model import (
     Answer,
@@ -309,7 +309,7 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
     if promoted and decision.rule in ("not-newer", "superseded"):
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
-        decision = replace(decision, judged=replace(decision.judged, because=because))
+        decision = with_reason(decision, because)
     if decision.verdict != "update":
         return Move(decision)
     hold = situation.hold

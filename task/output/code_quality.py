@@ -6,14 +6,13 @@ https://docs.gitlab.com/ci/testing/code_quality/#code-quality-report-format
 from __future__ import annotations
 
 import hashlib
-import json
 from collections import Counter
 from typing import Any
 
 from task.model import Judged, Problem, Report
-from task.output.report_json import current
+from task.output.report_json import current, indented_json
 from task.output.words import CHECKED
-from task.text import exact_json, printable, without_logins
+from task.text import printable, without_logins
 
 _SEVERITIES = {"error": "major", "warning": "minor"}
 
@@ -32,21 +31,15 @@ def code_quality(report: Report) -> str:
     ]
     issues = [_issue_of_decision(decision) for decision in report.decisions]
     issues += [_issue_of_problem(problem) for problem in other_problems]
-    _add_fingerprints(issues)
-    return exact_json(json.dumps(issues, indent=2, ensure_ascii=False)) + "\n"
 
-
-def _add_fingerprints(issues: list[dict[str, Any]]) -> None:
-    """Add a fingerprint to each issue, from its path and its description.
-
-    Equal issues are numbered, because fingerprints must be unique.
-    """
+    # Equal issues are numbered, because fingerprints must be unique.
     counts = Counter[str]()
     for issue in issues:
         identity = f"{issue['location']['path']}\0{issue['description']}"
         counts[identity] += 1
         text = f"{identity}\0{counts[identity]}".encode(errors="replace")
         issue["fingerprint"] = hashlib.sha256(text).hexdigest()
+    return f"{indented_json(issues)}\n"
 
 
 def _issue_of_decision(judged: Judged) -> dict[str, Any]:

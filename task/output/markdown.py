@@ -134,26 +134,18 @@ def link(url: str, name: str = "") -> str:
     safe_address = _NOT_IN_A_LINK.sub(_percent_encoded, address)
     if len(safe_address) > LONGEST_URL:
         return code(address)
-    return f"[{code(name or _short_address(safe_address))}]({safe_address})"
+
+    # The last two parts of a path, with short commit hashes, are enough for a reader, such as
+    # `commit/0123456789ab` or `runs/42`.
+    _, _, host_and_path = safe_address.partition("://")
+    last_parts = host_and_path.rstrip("/").split("/")[-2:]
+    short_parts = [part[:12] if len(part) in (40, 64) else part for part in last_parts]
+    return f"[{code(name or '/'.join(short_parts))}]({safe_address})"
 
 
 def _percent_encoded(match: re.Match[str]) -> str:
     """Return the matched character as it is encoded in a URL."""
     return "".join(f"%{byte:02X}" for byte in match[0].encode(errors="replace"))
-
-
-def _short_address(address: str) -> str:
-    """Return the last two parts of an address, with short commit hashes.
-
-    They are enough for a reader, such as `commit/0123456789ab` or `runs/42`.
-    """
-    _, _, host_and_path = address.partition("://")
-    last_parts = host_and_path.rstrip("/").split("/")[-2:]
-    short_parts = []
-    for part in last_parts:
-        is_hash = len(part) in (40, 64)
-        short_parts.append(part[:12] if is_hash else part)
-    return "/".join(short_parts)
 
 
 def _table_line(cells: Sequence[str]) -> str:

@@ -5,7 +5,7 @@ reports.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -15,12 +15,10 @@ from task.model import (
     Commit,
     Decision,
     HeadBuildRow,
-    Image,
     Judged,
     Problem,
     Report,
     Subscription,
-    Timings,
     Unusable,
 )
 from task.plain_data import parsed_json
@@ -74,18 +72,36 @@ def as_json(report: Report) -> dict[str, Any]:
 
     The tests validate it against `schemas/report.v1.json`.
     """
+    timings = None
+    if report.timings:
+        timings = {
+            "started": report.timings.started,
+            "seconds": round(report.timings.total, 3),
+            "find": round(report.timings.find, 3),
+            "land": round(report.timings.land, 3),
+            "follow": round(report.timings.follow, 3),
+        }
     return {
         "schema": SCHEMA,
         "command": report.command,
         "dry_run": report.dry,
         "status": status(report),
-        "images": [_image_as_json(image) for image in report.images],
+        "images": [
+            {
+                "reference": image.reference,
+                "registry": image.registry,
+                "repository": image.repository,
+                "tag": image.tag or None,
+                "digest": image.digest or None,
+            }
+            for image in report.images
+        ],
         "decisions": [_decision(decision) for decision in report.decisions],
         "commits": [_commit_as_json(commit) for commit in report.commits],
         "waiting": [head_build_as_json(waited) for waited in report.waiting],
         "errors": [problem_as_json(problem) for problem in report.problems],
         "counts": counts(report),
-        "timings": _timings_as_json(report.timings) if report.timings else None,
+        "timings": timings,
         "exit_code": report.exit,
         "source": without_login(report.source) or None,
         "pipeline_run": without_login(report.pipeline_run) or None,
@@ -95,31 +111,14 @@ def as_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _image_as_json(image: Image) -> dict[str, Any]:
-    """Return one element of `images`."""
-    return {
-        "reference": image.reference,
-        "registry": image.registry,
-        "repository": image.repository,
-        "tag": image.tag or None,
-        "digest": image.digest or None,
-    }
-
-
-def _timings_as_json(timings: Timings) -> dict[str, Any]:
-    """Return the run's start, its duration, and the durations of its phases in seconds."""
-    return {
-        "started": timings.started,
-        "seconds": round(timings.total, 3),
-        "find": round(timings.find, 3),
-        "land": round(timings.land, 3),
-        "follow": round(timings.follow, 3),
-    }
-
-
 def json_text(report: Report) -> str:
     """Return the report as a JSON string with a final newline."""
-    return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
+    return f"{indented_json(as_json(report))}\n"
+
+
+def indented_json(data: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return data as JSON on several lines."""
+    return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def report_of(text: str) -> Mapping[str, Any]:
@@ -138,11 +137,7 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 def current(decision: Judged) -> str | None:
     """Return the current version in Git or in the live Application: tag, tag@digest, or digest."""
-    tag = decision.current.tag
-    digest = decision.current.digest
-    if tag and digest:
-        return f"{tag}@{digest}"
-    return tag or digest or None
+    return decision.current.version or None
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:

@@ -5,6 +5,7 @@ and logs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -95,8 +96,7 @@ def rendered(console: Console, *parts: RenderableType) -> str:
     with console.capture() as captured:
         console.print(Group(*parts))
     # rich fills cells with spaces
-    lines = [line.rstrip(" ") for line in captured.get().splitlines()]
-    return "".join(f"{line}\n" for line in lines)
+    return "".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines())
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
@@ -107,9 +107,7 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
         cells = _cells_of_line(line, has_unicode=has_unicode)
         rows_by_app.setdefault(line.application, []).append(cells)
 
-    all_rows: list[_Cells] = []
-    for rows in rows_by_app.values():
-        all_rows += rows
+    all_rows = list(chain.from_iterable(rows_by_app.values()))
     widths = _column_widths(all_rows, console)
 
     for app, rows in rows_by_app.items():
@@ -190,15 +188,15 @@ def plain(report: JSON) -> str:
     messages appear only in the log, with their fixes.
     """
     first_line = headline(report)
-    lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
+    all_lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
     for commit in report["commits"]:
         if commit.get("diff"):
-            lines += commit["diff"].rstrip("\n").split("\n")
-    is_long = len(lines) > 1 + AT_A_GLANCE
+            all_lines += commit["diff"].rstrip("\n").split("\n")
+    is_long = len(all_lines) > 1 + AT_A_GLANCE
     if is_long:
-        lines.append(first_line)
+        all_lines.append(first_line)
     # nearly all of this content is untrusted: names, URLs, diffs
-    return "\n".join(map(printable, lines)) + "\n"
+    return "\n".join(map(printable, all_lines)) + "\n"
 
 
 def _decision_lines(report: JSON) -> Iterator[str]:

@@ -6,9 +6,8 @@ The text, the table, and the page use the same words. Errors and warnings are in
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +18,13 @@ from rich.text import Text
 
 from task.model import Hold, Image, Verdict
 from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
-from task.output.report_json import constraint_of, problem_as_json
+from task.output.report_json import constraint_of, indented_json, problem_as_json
 from task.output.report_text import rendered
 from task.output.words import NOT_READ, OVERRIDDEN, VERDICTS
 from task.policy.builds import hold_text
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
-from task.text import counted, exact_json, printable, without_logins
+from task.text import counted, printable, without_logins
 from task.timestamps import readable
 from task.urls import without_login
 
@@ -50,7 +49,7 @@ def json_lines(status: Status) -> Iterator[str]:
 
     Building the data or text of all images at once would use more memory than the status itself.
     """
-    without_images = _dumped(as_json(replace(status, images=())))
+    without_images = indented_json(as_json(replace(status, images=())))
     if not status.images:
         yield f"{without_images}\n"
         return
@@ -58,17 +57,12 @@ def json_lines(status: Status) -> Iterator[str]:
     yield f'{before}"images": [\n'
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
-        chunk = _dumped([_image_as_data(image) for image in status.images[start:end]])
+        chunk = indented_json([_image_as_data(image) for image in status.images[start:end]])
         elements = chunk.removeprefix("[\n").removesuffix("\n]")
         indented_elements = elements.replace("\n", "\n  ")
         comma = "," if end < len(status.images) else ""
         yield f"  {indented_elements}{comma}\n"
     yield f"  ]{after}\n"
-
-
-def _dumped(data: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Return data as indented JSON."""
-    return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def _image_as_data(image_status: ImageStatus) -> dict[str, Any]:

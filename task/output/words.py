@@ -296,11 +296,9 @@ def headline(report: JSON) -> str:
 def proved(decision: JSON) -> str:
     """Return the proof of a decision's candidate, such as `signature; signer=…`, or ""."""
     proof = decision.get("proof") or {}
-    parts = []
-    for key, value in proof.items():
-        if value:
-            parts.append(str(value) if key == "kind" else f"{key}={value}")
-    return "; ".join(parts)
+    return "; ".join(
+        str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value
+    )
 
 
 def exit_words(report: JSON) -> str:

@@ -361,10 +361,15 @@ def _governed_one(
         pull_request=sub.pull_request or any(of_file.pull_request for of_file in wishes_per_file),
         policy=policy,
         wishes=wishes,
-        freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
+        freeze=last_to_end(holds),
         writes=_writes_of_all(sub_per_file, wishes_per_file),
         demands=_demands_of_all(wishes_per_file),
     )
+
+
+def last_to_end(freezes: Iterable[Hold]) -> Hold | None:
+    """Return the freeze that ends last, or None if there is none."""
+    return max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None)
 
 
 def _demands_of_all(all_wishes: Iterable[Wishes]) -> tuple[Demand, ...]:
@@ -528,12 +533,9 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
     for number, freeze in enumerate(config.freezes, start=1):
         parts[f"freezes[{number}]"] = freeze
 
-    without_match = []
-    for path, part in parts.items():
-        has_match = any(map(part.match.takes, subs))
-        if not has_match:
-            without_match.append((path, part.line))
-    return without_match
+    return [
+        (path, part.line) for path, part in parts.items() if not any(map(part.match.takes, subs))
+    ]
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
