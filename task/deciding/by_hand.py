@@ -156,6 +156,7 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
     `lifted` says whether a hold on all of the Application's images ends.
     """
+    # Decide about the deferred build as if there were no hold.
     memory = released(situation.memory)
     state = State(None, situation.state.images)
     situation_without_hold = replace(situation, memory=memory, state=state)
@@ -166,7 +167,7 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
         because = f"not released: {deferred.version} is waiting, and {judged.because}"
         return move.without_effect(replace(judged, because=because))
 
-    if move.hold and move.hold.is_freeze:
+    if move.hold and move.hold.is_freeze:  # the build still waits
         because = f"still {judged.because}; {_NO_END}"
         if situation.hold and situation.hold != move.hold:  # a different hold ends
             because = f"{_released_text(situation)}; {because}"
@@ -232,15 +233,17 @@ def _with_new_hold(
     intent: Intent,
     situation: Situation,
 ) -> Move:
-    """Return a rollback's move, so that it also sets a hold. `memory` is the image's memory after
-    the rollback.
+    """Return a rollback's move, changed so that it also sets a hold.
+
+    `memory` is the image's memory after the rollback. If Git already has the version and the hold,
+    nothing is written.
     """
     because = f"{move.decision.because}; {_held_until_released(hold, situation)}"
     move = replace(move, decision=with_reason(move.decision, because))
     old_hold = situation.state.hold if intent.whole else memory.hold
     is_already_held = _same_hold(active(old_hold, situation.terms.now), hold)
     if is_already_held and not move.rolled_back:
-        return move  # nothing changes
+        return move
     return replace(move, remember=_memory_with_hold(intent, memory, hold))
 
 

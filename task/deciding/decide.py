@@ -507,7 +507,10 @@ def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
 
 
 def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
-    """Return the move, with a memory that keeps the deferred build, which could not be checked."""
+    """Return the move, changed so that its memory keeps the deferred build.
+
+    That build could not be checked because of `error`, so the next run has to check it again.
+    """
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
     because = f"{move.decision.because}; {deferred.version} is still waiting: {error}"

@@ -148,7 +148,7 @@ def _unread_file_error(sub: Subscription) -> TargetError:
     """Return the error that no source reads the written values file.
 
     The hint has the file's entry for `valueFiles`: a relative path if the file is in the source's
-    own repository, else a path with the `$ref` of the source that has the file.
+    own repository, else a path that starts with another source's `$ref`.
     """
     is_in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
     if is_in_source:
@@ -205,12 +205,14 @@ _PROBE = "\0"  # a value that no file has
 
 
 def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
-    """Return whether Helm uses the written file's value at `steps`.
+    """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
-    The layers are merged like in Helm, with a probe as the written value.
+    To find out, merge the layers as Helm does, with a probe as the written value, and look whether
+    the result has the probe.
     """
     full_steps = (*map(Segment, merge.subchart_keys), *steps)
     is_values_file = path in {layer.path for layer in merge.files}
+    # Parameters override all values.
     for layer in merge.parameters:
         for parameter in layer.parameters:
             if _parameter_covers(parameter, full_steps, in_list=is_values_file):
@@ -229,10 +231,10 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
 
 
 def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
-    """Return the merged values files, Application's values, and chart's values.
+    """Merge the values files, the Application's values, and the chart's values, as Helm does.
 
-    All keys but these nested ones are left out. The file at `path` has the probe there, unless it
-    is a subchart's file, which is not in these layers.
+    Only the value at these nested keys is merged. In the file at `path`, it is the probe. A
+    subchart's file is not one of these files, so the result does not have the probe then.
     """
     merged: Any = {}
     for layer in (*merge.files, *merge.values):
@@ -406,9 +408,6 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     if file_name != _VALUES:
         return
     subcharts = _nested_subcharts(source.path, folder)
-    top_subchart = subcharts[:1]  # a list with one name, or an empty one
-    deeper_subcharts = subcharts[1:]
-
     parent_chart = _plain_of(files, posixpath.join(source.path, _CHART))
     keys = []
     for dependency in mappings(parent_chart, "dependencies"):
@@ -416,12 +415,13 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
         repository = text(dependency, "repository")
         path = posixpath.join(source.path, repository.removeprefix("file://"))
         is_in_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
-        if is_in_folder or [name] == top_subchart:
+        is_outermost_subchart = subcharts[:1] == [name]
+        if is_in_folder or is_outermost_subchart:
             keys.append(text(dependency, "alias") or name)
     if not keys:  # a chart in the `charts` folder does not have to be listed as a dependency
-        keys = top_subchart
+        keys = subcharts[:1]
     for key in keys:
-        yield (key, *deeper_subcharts)
+        yield (key, *subcharts[1:])
 
 
 def _nested_subcharts(chart: str, folder: str) -> list[str]:

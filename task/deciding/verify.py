@@ -37,14 +37,14 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves after checking proofs and labels.
 
     An update without the required proof is refused. If the proof cannot be checked, it is an error.
-    If a refused move has an `otherwise`, check and return that move.
+    If a refused move has an alternative (`otherwise`) that passes these checks, return that one.
     """
     checked = _proved(_pinned(moves, last_checks), last_checks)
     checked = [_with_proof_of_rollback(move, last_checks) for move in checked]
     if last_checks.labels:
         checked = _labelled(checked, last_checks)
 
-    alternatives: dict[int, Move] = {}  # by the refused move's index
+    alternatives: dict[int, Move] = {}  # of the refused moves, by index
     for index, move in enumerate(moves):
         alternative = move.otherwise
         if alternative and checked[index].decision.verdict == "refuse":

@@ -110,12 +110,12 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     that cannot be parsed are dropped.
     """
     earlier_samples = _samples_to_continue(before)
-    registry = CollectorRegistry()
     samples_of_run = _samples_of_run(report, seconds=round(seconds, 3), now=now)
     if report.exit == Exit.OK:
         samples_of_run[_LAST_SUCCESS] = {(): now}
     else:
         samples_of_run[_LAST_SUCCESS] = earlier_samples.get(_LAST_SUCCESS, {})
+    registry = CollectorRegistry()
     registry.register(_Families(_families(samples_of_run, earlier_samples)))
     return registry
 

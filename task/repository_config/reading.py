@@ -240,7 +240,7 @@ class _Value:
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
 
-    def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
+    def fields(self, allowed: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
         A misspelled key is treated as the known key that it resembles, so that the known key is not
@@ -252,15 +252,15 @@ class _Value:
         key_nodes = {key_node.value: key_node for key_node, _value in pairs(resolved(self.node))}
         place = f" in {self.name}" if self.name else ""
         for name, value in children.items():
-            if name in known:
+            if name in allowed:
                 known_keys[name] = value
                 continue
-            hint = f"use {', '.join(known)}"
-            similar_keys = get_close_matches(name, known, n=1)
+            hint = f"use {', '.join(allowed)}"
+            similar_keys = get_close_matches(name, allowed, n=1)
             if similar_keys:
                 meant_key = similar_keys[0]
                 misspelled_keys[meant_key] = self.at(meant_key, value.node)
-                hint = f"did you mean {meant_key}? the keys are {', '.join(known)}"
+                hint = f"did you mean {meant_key}? the keys are {', '.join(allowed)}"
             key = self.at(name, key_nodes[name])
             self.note(key.wrong(f"unknown key {shortened(name, 50)!r}{place}", hint))
         return {**misspelled_keys, **known_keys}
@@ -350,9 +350,9 @@ def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
         return otherwise
 
 
-def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
+def _fields(value: _Value | None, allowed: tuple[str, ...]) -> dict[str, _Value]:
     """Return the values by key, or none if the mapping is missing or has a mistake."""
-    return _try(value, lambda value: value.fields(known), {})
+    return _try(value, lambda value: value.fields(allowed), {})
 
 
 def _whole_config(file: _Value) -> RepositoryConfig:
