@@ -490,8 +490,8 @@ def offer_of(version: Version) -> Offer:
 def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
-    If a rollback is repeated because someone restored the other version, the state file does not
-    change.
+    The change does not have to add this description: if someone restored the other version and the
+    rollback is repeated, the state file already has it.
     """
     recorded = version.memories.after.rollback
     if recorded is None:

@@ -436,13 +436,14 @@ def by_the_order(
     sub = situation.subscription
     in_git = situation.in_git
     offer = Offer(sub.image_at(event), event.build)
+    # The order depends on facts about the offered image, and about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     question_about_git = question_about(sub, in_git)
     facts_about_git = [fact for question, fact in needed if question == question_about_git]
     facts_about_offer = [fact for question, fact in needed if question != question_about_git]
 
     answer_about_git = situation.facts.answers.get(question_about_git)
-    # Without needed facts, the answer is to another Application's question.
+    # If no facts are needed, this is the answer to another Application's question.
     if facts_about_git and answer_about_git:
         error = answer_about_git.error
         if error and stops_in_any_mode(error):
