@@ -204,11 +204,10 @@ def _about_other_registry(files: Files, sub: Subscription, target: Target) -> li
 def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning for each YAML alias that an update replaces with the plain version."""
     hint = "if the anchor's other uses should have the new version, change them by hand"
-    warnings = []
-    for alias in aliased(files, target):
-        message = f"{sub.path or '/'}: {alias} is replaced with the literal version"
-        warnings.append(_caution(sub, message, hint))
-    return warnings
+    return [
+        _caution(sub, f"{sub.path or '/'}: {alias} is replaced with the literal version", hint)
+        for alias in aliased(files, target)
+    ]
 
 
 def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:

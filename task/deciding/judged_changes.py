@@ -30,6 +30,7 @@ from task.deciding.weigh import (
     key_of,
     question_about,
     registry_error,
+    unless_too_young,
 )
 from task.editors import EDITORS
 from task.editors.file_text import identity_of, split_tag
@@ -53,7 +54,7 @@ from task.model import (
     Written,
 )
 from task.policy.builds import active, alike, hold_text
-from task.policy.judge import objection, too_young, young_until
+from task.policy.judge import objection
 from task.policy.strategies import needs
 from task.repository_config.config import RepositoryConfig, last_to_end, refuse_stricter
 
@@ -557,7 +558,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
     source = offer.promoted.source if offer.promoted else ""
     decision = replace(decision, candidate=image, built=image.digest, source=source)
     if decision.verdict == "update":
-        decision = _unless_too_young(decision, offer, situation)
+        decision = _by_minimum_age(decision, offer, situation)
     if decision.verdict == "update":
         decision = _unless_unanswered(decision, version, judging)
     if decision.verdict != "update":
@@ -670,7 +671,7 @@ def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation
     return Move(replace(decision, judged=denied))
 
 
-def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) -> Decision:
+def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     """Return the decision, or the refusal of a version that is too young or has no date.
 
     A promoted version's age is its age in the source.
@@ -687,11 +688,7 @@ def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) ->
         created = answer.created
         if not created and answer.error:
             return decision  # `_unless_unanswered` reports the error
-    allowed_from = young_until(created, age, situation.terms.now) if created else ""
-    is_old_enough = created != "" and allowed_from == ""
-    if is_old_enough:
-        return decision
-    return replace(decision, judged=too_young(offer.image.version, age, allowed_from))
+    return unless_too_young(decision, created, age, situation.terms.now)
 
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:

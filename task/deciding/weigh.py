@@ -413,7 +413,15 @@ def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
         since = promoted.since()
     except TaskError as error:
         return failed(decision, error)
-    allowed_from = young_until(since, age, terms.now) if since else ""
+    return unless_too_young(decision, since, age, terms.now)
+
+
+def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Decision:
+    """Return the decision, or a refusal if the version is younger than `age` seconds.
+
+    `since` is the time from which its age counts. If that is unknown (""), the version is refused.
+    """
+    allowed_from = young_until(since, age, now) if since else ""
     is_old_enough = since != "" and allowed_from == ""
     if is_old_enough:
         return decision

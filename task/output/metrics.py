@@ -200,11 +200,8 @@ def _samples_to_continue(text: str) -> Mapping[str, Samples]:
 
 def _is_to_continue(name: str, sample: Sample) -> bool:
     """Return whether the next file needs a sample of the family with this name."""
-    if name not in FAMILIES:
-        return False
-    kind, _description, labels = FAMILIES[name]
-    if kind != "counter" and name != _LAST_SUCCESS:
-        return False
+    kind, _description, labels = FAMILIES.get(name, ("", "", ()))
+    is_continued = kind == "counter" or name == _LAST_SUCCESS
     has_its_labels = sample.labels.keys() == set(labels)
     is_plausible = 0 <= sample.value < float("inf")
-    return has_its_labels and is_plausible
+    return is_continued and has_its_labels and is_plausible
