@@ -13,8 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from itertools import groupby
+from typing import NamedTuple
 
-from task.deciding.job import Intent, Move, Remember, failed
+from task.deciding.job import Intent, Move, Remember, failed, with_reason
 from task.deciding.target import earlier_reading, target_of
 from task.deciding.weigh import (
     Situation,
@@ -79,15 +80,15 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 
 def _hold(intent: Intent, situation: Situation) -> Move:
     """Return the move that sets a hold, or that changes nothing if it is already set."""
-    new = intent.hold
+    new_hold = intent.hold
+    old_hold = situation.state.hold if intent.whole else situation.memory.hold
     image = situation.subscription.image_at(situation.current)
-    old = situation.state.hold if intent.whole else situation.memory.hold
-    if new is None or _same_hold(active(old, situation.terms.now), new):
-        because = hold_text(old) if old else "nothing is held"
+    if new_hold is None or _same_hold(active(old_hold, situation.terms.now), new_hold):
+        because = hold_text(old_hold) if old_hold else "nothing is held"
         return Move(situation.decision(image, Verdict("unchanged", "same", because)))
-    verdict = Verdict("defer", "held", _held_until_released(new, situation))
-    remember = _memory_with_hold(intent, situation.memory, new)
-    return Move(situation.decision(image, verdict), remember=remember, hold=new)
+    verdict = Verdict("defer", "held", _held_until_released(new_hold, situation))
+    remember = _memory_with_hold(intent, situation.memory, new_hold)
+    return Move(situation.decision(image, verdict), remember=remember, hold=new_hold)
 
 
 def _held_until_released(hold: Hold, situation: Situation) -> str:
@@ -107,7 +108,7 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
-    """Return the image's memory, and the hold on all images or in this memory."""
+    """Return what to remember about a hold: as a hold on all images, or in the image's memory."""
     if intent.whole:
         return Remember(memory, hold=hold)
     return Remember(replace(memory, hold=hold))
@@ -124,19 +125,22 @@ def _release(intent: Intent, situation: Situation) -> Move:
     if hold_on_all and not intent.whole:
         hint = "release the Application without --alias; to hold only some images, use hold --alias"
         raise TargetError(f"the whole Application is {hold_text(hold_on_all)}", hint=hint)
-    lifted = intent.whole and situation.state.hold is not None
-    deferred = memory.deferred
-    has_effect = memory.hold or deferred or lifted
+
+    lifts_hold_on_all = intent.whole and situation.state.hold is not None
+    has_effect = memory.hold or memory.deferred or lifts_hold_on_all
     if not has_effect:
         verdict = Verdict("unchanged", "same", _nothing_to_release(situation))
         return Move(situation.decision(image, verdict))
-    if deferred is None or intent.discard:
-        return _release_without_build(situation, image, lifted=lifted)
-    return _release_build(situation, deferred, lifted=lifted)
+    if memory.deferred is None or intent.discard:
+        return _release_without_build(situation, image, lifted=lifts_hold_on_all)
+    return _release_build(situation, memory.deferred, lifted=lifts_hold_on_all)
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards the deferred build."""
+    """Return the move that ends a hold, and discards the deferred build.
+
+    `lifted` says whether a hold on all of the Application's images ends.
+    """
     deferred = situation.memory.deferred
     because = f"{_released_text(situation)}; Git keeps {situation.in_git.version or 'no version'}"
     if deferred:
@@ -149,23 +153,27 @@ def _release_without_build(situation: Situation, image: Image, *, lifted: bool) 
 def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> Move:
     """Return the move that ends a hold, and writes the deferred build if the rules still admit
     it.
+
+    `lifted` says whether a hold on all of the Application's images ends.
     """
-    old_hold = situation.hold
+    # Decide about the deferred build as if there were no hold.
     memory = released(situation.memory)
     state = State(None, situation.state.images)
-    without_hold = replace(situation, memory=memory, state=state)
-    move = weigh(without_hold, deferred_offer(situation.subscription, deferred))
+    situation_without_hold = replace(situation, memory=memory, state=state)
+    offer = deferred_offer(situation.subscription, deferred)
+    move = weigh(situation_without_hold, offer)
     judged = move.decision.judged
     if judged.verdict == "error":  # the hold stays until the release is retried
         because = f"not released: {deferred.version} is waiting, and {judged.because}"
         return move.without_effect(replace(judged, because=because))
-    if move.hold and move.hold.is_freeze:
+
+    if move.hold and move.hold.is_freeze:  # the build still waits
         because = f"still {judged.because}; {_NO_END}"
-        if old_hold and old_hold != move.hold:
+        if situation.hold and situation.hold != move.hold:  # a different hold ends
             because = f"{_released_text(situation)}; {because}"
     else:
         because = f"{_released_text(situation)}; {deferred.version} was waiting: {judged.because}"
-    decision = replace(move.decision, judged=replace(judged, because=because))
+    decision = with_reason(move.decision, because)
     if move.remember and move.remember.memory is not None:
         memory = move.remember.memory
     remember = Remember(memory, lifted=lifted)
@@ -173,11 +181,13 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
 
 
 def _released_text(situation: Situation) -> str:
+    """Return the start of a release's reason, with the hold that it ends."""
     old_hold = situation.hold
     return f"released: it was {hold_text(old_hold)}" if old_hold else "released"
 
 
 def _nothing_to_release(situation: Situation) -> str:
+    """Return the reason why a release has no effect."""
     freeze = situation.subscription.freeze
     if freeze:
         return f"still {hold_text(freeze)}; {_NO_END}"
@@ -186,65 +196,92 @@ def _nothing_to_release(situation: Situation) -> str:
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
     """Return the move that writes the earlier version, and sets a hold if the intent has one."""
-    sub = situation.subscription
     if intent.failed and not _git_still_has(intent.failed, situation):
         return _only_remember_failure(intent.failed, situation, snapshot)
+
     destination = _destination(intent, situation, snapshot)
     to = destination.reading
-    words = intent.to if _steps_back(intent.to) else ""
-    already_in_git = to.version == situation.in_git.version and situation.in_git.sound
+    in_git = situation.in_git
+    steps_requested = intent.to if _steps_back(intent.to) else ""
+    already_in_git = to.version == in_git.version and in_git.sound
     if already_in_git:
         memory = situation.memory
-        verdict = _unchanged_verdict(to, words)
+        verdict = _unchanged_verdict(to, steps_requested)
     else:
-        memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, words)
+        memory = rolled_back(situation.memory, in_git, to, destination.passed, steps_requested)
         verdict = _rollback_verdict(destination, situation)
-    decision = replace(situation.decision(sub.image_at(to), verdict), unchecked=destination.doubt)
-    if intent.hold is None:
-        own = holding(situation.state, situation.memory, situation.terms.now)
-        if own:
-            because = f"{verdict.because}; still {hold_text(own)}"
-            decision = replace(decision, judged=replace(verdict, because=because))
-        if already_in_git:
-            return Move(decision)
-        return Move(decision, remember=Remember(memory), rolled_back=True)
-    hold = _with_reason(intent.hold, intent, sub, to)
+
+    image = situation.subscription.image_at(to)
+    decision = replace(situation.decision(image, verdict), unchecked=destination.doubt)
+    remember = None if already_in_git else Remember(memory)
+    move = Move(decision, remember=remember, rolled_back=not already_in_git)
+    if intent.hold:
+        hold = _hold_with_reason(intent.hold, intent, situation.subscription, to)
+        return _with_new_hold(move, memory, hold, intent, situation)
+
+    old_hold = holding(situation.state, situation.memory, situation.terms.now)
+    if old_hold:
+        because = f"{verdict.because}; still {hold_text(old_hold)}"
+        move = replace(move, decision=with_reason(decision, because))
+    return move
+
+
+def _with_new_hold(
+    move: Move,
+    memory: Memory,
+    hold: Hold,
+    intent: Intent,
+    situation: Situation,
+) -> Move:
+    """Return a rollback's move, changed so that it also sets a hold.
+
+    `memory` is the image's memory after the rollback. If Git already has the version and the hold,
+    nothing is written.
+    """
+    because = f"{move.decision.because}; {_held_until_released(hold, situation)}"
+    move = replace(move, decision=with_reason(move.decision, because))
     old_hold = situation.state.hold if intent.whole else memory.hold
-    because = f"{verdict.because}; {_held_until_released(hold, situation)}"
-    decision = replace(decision, judged=replace(verdict, because=because))
-    if already_in_git and _same_hold(active(old_hold, situation.terms.now), hold):
-        return Move(decision)
-    remember = _memory_with_hold(intent, memory, hold)
-    return Move(decision, remember=remember, rolled_back=not already_in_git)
+    is_already_held = _same_hold(active(old_hold, situation.terms.now), hold)
+    if is_already_held and not move.rolled_back:
+        return move
+    return replace(move, remember=_memory_with_hold(intent, memory, hold))
 
 
-def _unchanged_verdict(to: Reading, words: str) -> Verdict:
-    """Return the verdict that Git already has the version. `words` is the request, or ""."""
-    meant = f" ({words})" if words else ""
-    return Verdict("unchanged", "same", f"Git already has {to.version}{meant}")
+def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
+    """Return the verdict that Git already has the version.
+
+    `steps_requested` is "previous" or, for example, "3-back". It is "" for a rollback to a version.
+    """
+    request = f" ({steps_requested})" if steps_requested else ""
+    return Verdict("unchanged", "same", f"Git already has {to.version}{request}")
 
 
 def _rollback_verdict(destination: RollbackDestination, situation: Situation) -> Verdict:
+    """Return the verdict that writes a rollback's destination."""
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
         because = f"{because}; not checked: {destination.reading.version} might not exist"
     return Verdict("update", "admitted", because)
 
 
-def _with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return a rollback's hold. Without a reason, use the rollback itself."""
+def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
+    """Return a rollback's hold. If it has no reason, the rollback itself becomes the reason."""
     if hold.reason:
         return hold
     if intent.failed:
         return replace(hold, reason=f"a test of {intent.failed.version} failed")
     # A hold on several images has a single reason, so it cannot name one image's version.
-    listed = split_image_list(sub.application.annotations.get("image-list", ""))
-    is_for_several = intent.whole and len(listed) > 1
-    return replace(hold, reason=f"rolled back to {intent.to if is_for_several else to.version}")
+    entries = split_image_list(sub.application.annotations.get("image-list", ""))
+    is_for_several = intent.whole and len(entries) > 1
+    version = intent.to if is_for_several else to.version
+    return replace(hold, reason=f"rolled back to {version}")
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Keep the version in Git, and remember the failure if Git had the failed version before."""
+    """Return the move that keeps the version in Git, and remembers that an image failed.
+
+    The failure is only remembered if Git had the failed version before.
+    """
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None
     for earlier, _was_synced in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
@@ -260,10 +297,10 @@ def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapsho
 def _git_still_has(image: Image, situation: Situation) -> bool:
     """Return whether Git still has this version. If both have a digest, digests decide."""
     in_git = situation.in_git
-    written = situation.memory.written
     digest = in_git.digest
-    if not digest and written and written.tag == in_git.tag:
-        digest = written.digest or written.image_digest
+    last_written = situation.memory.written
+    if not digest and last_written and last_written.tag == in_git.tag:
+        digest = last_written.digest or last_written.image_digest
     return _is_version(image, in_git.tag, digest)
 
 
@@ -275,9 +312,9 @@ def _is_version(image: Image, tag: str, digest: str) -> bool:
 
 
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
-    """Roll back an update that failed.
+    """Return the move that rolls back an update whose rollout failed (`undone`).
 
-    Keep it if Git has changed since, or if someone else holds the image.
+    It changes nothing if Git has changed since, or if someone else holds the image.
     """
     image = undone.candidate
     if not same(image, situation.current):
@@ -287,13 +324,15 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         )
         decision = situation.decision(image, Verdict("refuse", "superseded", because))
         return Move(decision, remember=_record_of_failure(image.version, situation))
+
     hold = holding(situation.state, situation.memory, situation.terms.now)
     # A freeze does not stop a rollback, and neither does a hold that an earlier run set. If two
     # builds fail in a row, the newer one may have been rolled back to the older one before that one
     # failed, too.
-    set_by_runs = intent.hold.by if intent.hold else ""
-    if hold and hold.by != set_by_runs:
+    author_of_runs = intent.hold.by if intent.hold else ""
+    if hold and hold.by != author_of_runs:
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
+
     destination = _destination_of_undo(undone, situation, snapshot)
     to = destination.reading
     memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, "")
@@ -310,7 +349,10 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Remember that this version failed, so that later rollbacks do not return to it."""
+    """Return the memory that this version failed, so that later rollbacks do not return to it.
+
+    Return None if that is already known or cannot be remembered.
+    """
     if _is_known_as_bad(version, situation) or _by_request(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
@@ -337,20 +379,24 @@ def _steps_back(to: str) -> int:
     """Return how many readings to go back, or 0 if `to` is a version."""
     if to == "previous":
         return 1
-    steps = BACK.fullmatch(to)
-    return int(steps[1]) if steps else 0
+    match = BACK.fullmatch(to)  # such as "3-back"
+    return int(match[1]) if match else 0
 
 
 def _destination_of_undo(
     undone: Decision, situation: Situation, snapshot: Snapshot
 ) -> RollbackDestination:
-    """Return the destination after a failed update."""
-    before = undone.current
-    is_bad = _is_known_as_bad(before.version, situation)
+    """Return the destination after a failed update (`undone`).
+
+    It is the version before the update. If that is known as bad, or if Argo CD's history is known,
+    it is the last good version.
+    """
+    before_update = undone.current
+    is_bad = _is_known_as_bad(before_update.version, situation)
     if is_bad or situation.facts.synced(situation.subscription):
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
-    return RollbackDestination(before)
+    return RollbackDestination(before_update)
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
@@ -366,25 +412,34 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     It is the last reading that was not rolled back. If Argo CD's history is known, a reading that
     was synced successfully is preferred. Raises `TargetError` if there is no such reading.
     """
-    sub = situation.subscription
     in_git = situation.in_git
-    synced = situation.facts.synced(sub)
-    newest_good: RollbackDestination | None = None  # even if Argo CD never synced it
+    synced_commits = situation.facts.synced(situation.subscription)
+    newest_unsynced: RollbackDestination | None = None
     passed: list[str] = []
-    for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced):
-        image = live_image(earlier.name) if earlier.name else None
-        is_same_image = image is None or image.identity == sub.entry.image.identity
-        is_bad = earlier.version == in_git.version or _is_known_as_bad(earlier.version, situation)
-        if is_same_image and not is_bad:
+    for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced_commits):
+        if _is_good(earlier, situation):
             destination = RollbackDestination(earlier, tuple(passed))
-            if was_synced or not synced:
+            if was_synced or not synced_commits:
                 return destination
-            newest_good = newest_good or destination
+            if newest_unsynced is None:
+                newest_unsynced = destination
         passed.append(earlier.version)
-    if newest_good:
-        return newest_good
-    message = f"Git's history has no earlier version of {sub.entry.image.name} to roll back to"
+    if newest_unsynced:
+        return newest_unsynced
+    name = situation.subscription.entry.image.name
+    message = f"Git's history has no earlier version of {name} to roll back to"
     raise TargetError(message, hint="specify the tag: --to TAG", subject=in_git.file)
+
+
+def _is_good(earlier: Reading, situation: Situation) -> bool:
+    """Return whether an earlier reading is of the same image, and has neither the current version
+    nor one that is known as bad.
+    """
+    image = live_image(earlier.name) if earlier.name else None
+    if image is not None and image.identity != situation.subscription.entry.image.identity:
+        return False
+    is_current = earlier.version == situation.in_git.version
+    return not is_current and not _is_known_as_bad(earlier.version, situation)
 
 
 def _requested_destination(
@@ -397,11 +452,12 @@ def _requested_destination(
     Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
     registry has the tag.
     """
-    steps = _steps_back(intent.to)
     if _is_at_destination(intent, situation):
         return RollbackDestination(situation.in_git)
-    passed: list[str] = []
+
+    steps = _steps_back(intent.to)
     most = MOST_TEXTS if steps else TEXTS_FOR_A_TAG
+    passed: list[str] = []
     for earlier, _was_synced in _earlier_readings(situation, snapshot, most):
         if steps:
             is_requested = len(passed) + 1 == steps
@@ -412,6 +468,7 @@ def _requested_destination(
         passed.append(earlier.version)
     if not steps:
         return _destination_from_registry(intent, situation, passed)
+
     history = "no earlier version"
     if passed:
         history = f"only {counted(len(passed), 'earlier version')}"
@@ -429,8 +486,9 @@ def _is_at_destination(intent: Intent, situation: Situation) -> bool:
     # A job that runs again must not go back further: Git already has its destination.
     if last_rollback and last_rollback.to == intent.to and last_rollback.version == in_git.version:
         return True
-    is_version = not _steps_back(intent.to)
-    return is_version and intent.to in (in_git.version, in_git.tag)
+    if _steps_back(intent.to):
+        return False
+    return intent.to in (in_git.version, in_git.tag)
 
 
 def _destination_from_registry(
@@ -438,50 +496,77 @@ def _destination_from_registry(
     situation: Situation,
     passed: Sequence[str],
 ) -> RollbackDestination:
-    """Return the tag or digest in `--to`, which is not in Git's history.
+    """Return the tag or digest in `--to`, which is not in Git's history, as the destination.
 
     `passed` has the versions in Git's history, used to suggest corrections. Raises `UsageError` if
     the registry does not have the version.
     """
     to = intent.to
-    tag, _, digest = ("", "", to) if to.startswith("sha256:") else to.partition("@")
-    reading = Reading(tag=tag, digest=digest)
+    reading = _reading_of_version(to)
     if intent.unknown:
         return RollbackDestination(reading)
-    near = get_close_matches(to, passed, 1)
-    suggestion = f"did you mean {near[0]}? " if near else ""
+
     sub = situation.subscription
-    wanted = replace(sub.entry.image, tag=tag, digest=digest)
-    adds_digest = not digest and bool(situation.in_git.digest or sub.policy.pin_digest)
+    image = replace(sub.entry.image, tag=reading.tag, digest=reading.digest)
+    needs_digest = bool(situation.in_git.digest or sub.policy.pin_digest)
+    adds_digest = needs_digest and not reading.digest
     facts: tuple[Fact, ...] = ("exists", "digest") if adds_digest else ("exists",)
-    answer = situation.facts.exists(replace(question_about(sub, wanted), facts=facts))
+    answer = situation.facts.exists(replace(question_about(sub, image), facts=facts))
+
     if answer is None:
         why = "the registry is not queried (--registry-check never)"
-        return RollbackDestination(reading, doubt=_doubt_about(to, why, suggestion, passed))
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, passed))
     if answer.error:
         # The registry may be down, but an unreadable local file is the user's mistake.
         if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        doubt = _doubt_about(to, answer.error.message, suggestion, passed)
-        return RollbackDestination(reading, doubt=doubt)
+        return RollbackDestination(reading, doubt=_doubt_about(to, answer.error.message, passed))
     if not answer.exists:
         raise UsageError(
-            f"{wanted.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
+            f"{image.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
             f" versions of {situation.in_git.file}",
             hint=(
-                f"{suggestion}select one image with --alias ALIAS, "
+                f"{_suggestion(to, passed)}select one image with --alias ALIAS, "
                 "or roll back to the tag anyway with --unknown-tag"
             ),
         )
-    return RollbackDestination(replace(reading, digest=answer.digest) if adds_digest else reading)
+    if adds_digest:
+        reading = replace(reading, digest=answer.digest)
+    return RollbackDestination(reading)
 
 
-def _doubt_about(to: str, why: str, suggestion: str, passed: Sequence[str]) -> Trouble:
-    """Return the warning that the destination might not exist, and `why` that is unknown."""
+def _reading_of_version(version: str) -> Reading:
+    """Return a reading with this version: a tag, a digest, or `tag@digest`."""
+    if version.startswith("sha256:"):
+        return Reading(digest=version)
+    tag, _, digest = version.partition("@")
+    return Reading(tag=tag, digest=digest)
+
+
+def _doubt_about(to: str, why: str, passed: Sequence[str]) -> Trouble:
+    """Return the warning that the destination might not exist, and `why` that is unknown.
+
+    `passed` has the versions in Git's history, used to suggest corrections.
+    """
     history = ", ".join(passed[:MOST_SHOWN])
     hint = f"this file's history has {history}" if history else "check it in the registry"
     message = f"{to} might not exist: it is not in Git's history, and {why}"
-    return Trouble.warning("registry", message, f"{suggestion}{hint}")
+    return Trouble.warning("registry", message, f"{_suggestion(to, passed)}{hint}")
+
+
+def _suggestion(to: str, versions: Sequence[str]) -> str:
+    """Return the start of a hint: a question with the most similar version, or "" if there is
+    none.
+    """
+    similar = get_close_matches(to, versions, 1)
+    return f"did you mean {similar[0]}? " if similar else ""
+
+
+class _ReadingAtCommit(NamedTuple):
+    """A target's reading, and a commit that has it."""
+
+    commit: str
+    reading: Reading
 
 
 def _earlier_readings(
@@ -490,21 +575,23 @@ def _earlier_readings(
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield the target's readings before the current one in Git, newest first, without repetitions.
+    """Yield the target's readings before the current one in Git, newest first.
 
-    With each, yield whether one of the `synced` commits had it.
+    Successive readings with the same version are one reading. With each, yield whether one of the
+    `synced` commits had it. At most `most` versions of the file are read from Git, one by one.
     """
-    readings = _readings_of_all_versions(situation, snapshot, most, synced)
-    groups = groupby(readings, key=lambda of_commit: of_commit[1].version)
-    for number, (version, group) in enumerate(groups):
-        newest_commit, reading = next(group)
-        if number == 0 and version == situation.in_git.version:  # the current one
+    all_readings = _readings_of_all_versions(situation, snapshot, most, synced)
+    groups = groupby(all_readings, key=lambda at_commit: at_commit.reading.version)
+    for number, (version, same_version) in enumerate(groups):
+        newest = next(same_version)
+        is_current = number == 0 and version == situation.in_git.version
+        if is_current:
             continue
         was_synced = False
         if synced:
-            with_reading = [newest_commit, *(commit for commit, _ in group)]
-            was_synced = any(commit in synced for commit in with_reading)
-        yield reading, was_synced
+            commits = [newest.commit, *(older.commit for older in same_version)]
+            was_synced = any(commit in synced for commit in commits)
+        yield newest.reading, was_synced
 
 
 def _readings_of_all_versions(
@@ -512,12 +599,16 @@ def _readings_of_all_versions(
     snapshot: Snapshot,
     most: int,
     marked: Collection[str],
-) -> Iterator[tuple[str, Reading]]:
-    """Yield (commit, the target's reading) for each version of its file, newest first."""
+) -> Iterator[_ReadingAtCommit]:
+    """Yield the target's reading in each version of its file, newest first.
+
+    If one of the `marked` commits has a version, it is yielded with that version. Otherwise, the
+    newest commit is.
+    """
     sub = situation.subscription
     path = situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
     for commit, text in situation.facts.earlier(path, most, marked):
         reading = earlier_reading(snapshot.files, target, path, text)
         if reading and reading.version:
-            yield commit, reading
+            yield _ReadingAtCommit(commit, reading)

@@ -47,12 +47,14 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     )
     warnings = []
     for decision in decisions:
-        if decision.verdict == "update" and decision.kind and not decision.current.version:
-            message = (
-                f"{decision.candidate.name}: no current version found, so"
-                f" {decision.candidate.version} was not compared with anything"
-            )
-            warnings.append(_caution(decision.subscription, message, hint))
+        was_target_read = decision.kind is not None
+        if decision.verdict != "update" or not was_target_read or decision.current.version:
+            continue
+        message = (
+            f"{decision.candidate.name}: no current version found, so"
+            f" {decision.candidate.version} was not compared with anything"
+        )
+        warnings.append(_caution(decision.subscription, message, hint))
     return tuple(warnings)
 
 
@@ -62,14 +64,14 @@ def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, .
 
     Only Applications whose repository was read count, because its config can enable pull requests.
     """
-    given_options = job.requests.named
+    request_options = job.requests.named
     read_subs = [decision.subscription for decision in decisions if decision.kind is not None]
-    if not given_options or not read_subs:
+    if not request_options or not read_subs:
         return ()
     if job.scope.defaults.pull_request or any(sub.pull_request for sub in read_subs):
         return ()
     names = and_more(sorted({sub.application.key for sub in read_subs}))
-    options = ", ".join(given_options)
+    options = ", ".join(request_options)
     message = f"{options}: no effect, because pull requests are not enabled for {names}"
     hint = 'add --pull-request or the annotation pull-request: "true", or remove these options'
     return (Problem(Trouble.warning("usage", message, hint)),)
@@ -90,19 +92,22 @@ def not_merged(
     apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
     for decision in decisions:
         sub = decision.subscription
-        if sub.head_template and not sub.pull_request and decision.verdict == "update":
+        has_only_head_branch = sub.head_template and not sub.pull_request
+        if has_only_head_branch and decision.verdict == "update":
             apps_by_head.setdefault(decision.head, set()).add(sub.application.key)
+
     warnings = []
     for commit in commits:
-        if commit.head != commit.branch and commit.head in apps_by_head:
-            apps = sorted(apps_by_head[commit.head])
-            message = (
-                f"this {job.command} of {', '.join(apps[:FEW])} is waiting on"
-                f" {commit.head} (git-branch): until it is merged, {commit.branch} keeps its"
-                " current version"
-            )
-            hint = f"merge {commit.head} into {commit.branch}"
-            warnings.append(Problem(Trouble.warning("target", message, hint)))
+        if commit.head == commit.branch or commit.head not in apps_by_head:
+            continue
+        apps = sorted(apps_by_head[commit.head])
+        message = (
+            f"this {job.command} of {', '.join(apps[:FEW])} is waiting on"
+            f" {commit.head} (git-branch): until it is merged, {commit.branch} keeps its"
+            " current version"
+        )
+        hint = f"merge {commit.head} into {commit.branch}"
+        warnings.append(Problem(Trouble.warning("target", message, hint)))
     return tuple(warnings)
 
 
@@ -128,6 +133,7 @@ def file_cautions(
             unchanged_places = also_at(kind, files, target, image)
         if kind == "helmvalues":
             warnings += _about_other_registry(files, sub, target)
+
     warnings += _about_strays(stray_elements, chosen(files, target), sub)
     if kind == "kustomization":
         warnings += _matches_nothing(files, sub, target)
@@ -150,11 +156,16 @@ _LONGEST_NAME = 100  # characters of an element's name in a warning
 
 
 def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
-    """Yield a warning for each origin whose elements an override file changes or hides."""
-    groups: dict[tuple[str, bool], list[str]] = {}
+    """Yield warnings about elements of other files that an override file changes or hides.
+
+    There is one warning for each file that the elements come from, which is named in a comment.
+    """
+    names_by_comment: dict[tuple[str, bool], list[str]] = {}
     for stray in elements:
-        groups.setdefault((stray.origin, stray.hidden), []).append(stray.name[:_LONGEST_NAME])
-    for (comment, are_hidden), names in groups.items():
+        names = names_by_comment.setdefault((stray.origin, stray.hidden), [])
+        names.append(stray.name[:_LONGEST_NAME])
+
+    for (comment, are_hidden), names in names_by_comment.items():
         listed = and_more(names)
         origin = comment.removeprefix("# from ")
         if are_hidden:
@@ -194,23 +205,26 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning for each YAML alias that an update replaces with the plain version."""
     hint = "if the anchor's other uses should have the new version, change them by hand"
     return [
-        _caution(sub, f"{sub.path or '/'}: {text} is replaced with the literal version", hint)
-        for text in aliased(files, target)
+        _caution(sub, f"{sub.path or '/'}: {alias} is replaced with the literal version", hint)
+        for alias in aliased(files, target)
     ]
 
 
 def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning if the entries do not match any image in the manifests that were read."""
-    if is_component(files, sub.path):
+    if is_component(files, sub.path):  # its manifests are in other folders
         return []
-    names = names_in_tree(files, sub.path)
+    names_in_manifests = names_in_tree(files, sub.path)
     entries = every_entry(files, target, sub.path)
     entry_names = [entry.name for entry in entries if is_for_image(entry, target)]
-    if not names or not entry_names or names.intersection(entry_names):
+    if not names_in_manifests or not entry_names:
+        return []
+    if not names_in_manifests.isdisjoint(entry_names):
         return []
     name = entry_names[0]
     message = f"{sub.path or '/'}: no manifest has the image {name}, so its entry has no effect"
-    suggestion = nearest(name, sorted(names)) or and_more(sorted(names))
+    sorted_names = sorted(names_in_manifests)
+    suggestion = nearest(name, sorted_names) or and_more(sorted_names)
     key = f"{target.alias or '<alias>'}.kustomize.image-name"
     hint = f"the manifests have {suggestion}: set the annotation {key} to that name"
     return [_caution(sub, message, hint)]
@@ -220,7 +234,7 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     """Return all warnings that a decision alone can cause, such as about an unchecked image or a
     misspelled key.
     """
-    warnings = (
+    checks = (
         _is_unchecked,
         _is_overridden,
         _is_misspelled,
@@ -229,11 +243,17 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
         _makes_a_file,
         _writes_the_other_spelling,
     )
-    problems = (warning(decision) for warning in warnings for decision in decisions)
-    return tuple(problem for problem in problems if problem)
+    warnings = []
+    for check in checks:
+        for decision in decisions:
+            warning = check(decision)
+            if warning:
+                warnings.append(warning)
+    return tuple(warnings)
 
 
 def _is_unchecked(decision: Decision) -> Problem | None:
+    """Warn about an image whose required facts are unknown."""
     doubt = decision.unchecked
     if not doubt:
         return None
@@ -242,6 +262,7 @@ def _is_unchecked(decision: Decision) -> Problem | None:
 
 
 def _is_overridden(decision: Decision) -> Problem | None:
+    """Warn about a refused version that another Application writes to the same entry."""
     if not decision.overridden_by:
         return None
     file = decision.current.file or decision.subscription.path
@@ -255,22 +276,28 @@ def _is_overridden(decision: Decision) -> Problem | None:
 
 
 def _is_misspelled(decision: Decision) -> Problem | None:
+    """Warn about a key in an annotation that the file does not have, if it has a similar key."""
     if not decision.misspelled:
         return None
     file = decision.current.file or decision.subscription.path
-    key, near = decision.misspelled
-    message = f"{key} is not in {file}, so it is added; the file has {near}"
-    hint = f"if the chart reads {near}, correct the annotation and remove {key} from the file"
+    key, similar_key = decision.misspelled
+    message = f"{key} is not in {file}, so it is added; the file has {similar_key}"
+    hint = (
+        f"if the chart reads {similar_key}, correct the annotation and remove {key} from the file"
+    )
     return _caution(decision.subscription, message, hint)
 
 
 def _is_taken_back(decision: Decision) -> Problem | None:
+    """Warn about a live Application whose owner reverts the patch."""
     if not decision.owner:
         return None
-    return _caution(decision.subscription, *taken_back(decision.owner))
+    message, hint = taken_back(decision.owner)
+    return _caution(decision.subscription, message, hint)
 
 
 def _changes_more(decision: Decision) -> Problem | None:
+    """Warn about other values that an update changes because they use the same YAML anchor."""
     if not decision.shared:
         return None
     file = decision.current.file or decision.subscription.path
@@ -279,6 +306,7 @@ def _changes_more(decision: Decision) -> Problem | None:
 
 
 def _makes_a_file(decision: Decision) -> Problem | None:
+    """Warn about a values file that an update creates, but that no source lists."""
     file = decision.created
     if not file or _is_listed(file, decision.subscription.application.sources):
         return None
@@ -312,8 +340,11 @@ def _writes_the_other_spelling(decision: Decision) -> Problem | None:
 def taken_back(owner: str) -> tuple[str, str]:
     """Return the message and the hint for a live Application whose owner reverts the patch."""
     message = f"{owner} reverts the patch, because it does not ignore this field of the Application"
-    way = "have it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
-    return message, f"set write-back-method: git, or {way}"
+    hint = (
+        "set write-back-method: git, or"
+        " have it ignore the field (ignoreApplicationDifferences, ignoreDifferences)"
+    )
+    return message, hint
 
 
 def _is_listed(path: str, sources: Iterable[Source]) -> bool:
@@ -321,9 +352,9 @@ def _is_listed(path: str, sources: Iterable[Source]) -> bool:
     for source in sources:
         for name in ("values.yaml", *source.value_files):
             if name.startswith("$"):  # `$ref/file` starts at the root of the source with that ref
-                _, _, file = name.partition("/")
+                _, _, listed_path = name.partition("/")
             else:
-                file = posixpath.join(source.path, name)
-            if posixpath.normpath(f"/{file}").lstrip("/") == path:
+                listed_path = posixpath.join(source.path, name)
+            if posixpath.normpath(f"/{listed_path}").lstrip("/") == path:
                 return True
     return False

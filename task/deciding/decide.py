@@ -11,11 +11,12 @@ import hashlib
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from task.annotations.write_back import LONGEST_NAME, LONGEST_PATH, size
 from task.deciding.by_hand import fulfil
 from task.deciding.hiding import refuse_hidden
-from task.deciding.job import Ask, Move, Outcome, Remember, Terms, error_decision
+from task.deciding.job import Ask, Move, Outcome, Remember, Terms, error_decision, with_reason
 from task.deciding.target import (
     SIGNS,
     all_live,
@@ -43,7 +44,6 @@ from task.editors.file_text import text_of
 from task.editors.state_file import read_state
 from task.errors import TargetError, TaskError
 from task.model import (
-    Build,
     Decision,
     Fact,
     Files,
@@ -80,9 +80,11 @@ def places(ask: Ask) -> tuple[Place, ...]:
     """Return the places that a snapshot must contain to decide about `ask`."""
     sub = ask.subscription
     has_head_branch = sub.head_template or sub.pull_request
-    subs = (sub, *ask.siblings) if has_head_branch else (sub,)
-    of_targets = [place for each_sub in subs for place in target_places(each_sub)]
-    return (*dict.fromkeys(of_targets), Place(state_path(sub)))
+    needed = list(target_places(sub))
+    if has_head_branch:  # updates of the siblings may wait on it
+        for sibling in ask.siblings:
+            needed += target_places(sibling)
+    return (*dict.fromkeys(needed), Place(state_path(sub)))
 
 
 def state_path(sub: Subscription) -> str:
@@ -97,19 +99,25 @@ def state_path(sub: Subscription) -> str:
 def state_path_in(folder: str, app: str) -> str:
     """Return the state file path of an Application (`namespace/name`) with its first write-back
     file in this folder.
+
+    If the name or the path would be too long for file systems, it contains a hash.
     """
     namespace, _, app_name = app.partition("/")
     name = f"{namespace}_{app_name}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
+
     # `.image-update/config` is the repository's config. `.image-update/waiting` has the lists of
-    # head branches.
-    first, slash, rest = folder.partition("/")
-    if first.casefold() in ("config", "waiting"):
-        folder = f"{first}-folder{slash}{rest}"
-    parts = [_STATES, folder, f"{name}.state"] if folder else [_STATES, f"{name}.state"]
-    path = "/".join(parts)
-    return path if size(path) <= LONGEST_PATH else f"{_STATES}/{_digest(path)}.state"
+    # head branches. So a folder with one of these names gets a different one.
+    top_folder, slash, subfolders = folder.partition("/")
+    if top_folder.casefold() in ("config", "waiting"):
+        folder = f"{top_folder}-folder{slash}{subfolders}"
+
+    parent = f"{_STATES}/{folder}" if folder else _STATES
+    path = f"{parent}/{name}.state"
+    if size(path) > LONGEST_PATH:
+        return f"{_STATES}/{_digest(path)}.state"
+    return path
 
 
 def _digest(text: str) -> str:
@@ -124,26 +132,29 @@ def is_state_path(path: str) -> bool:
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     """Return the Application's states by write-back file, including those on the memory branch.
 
+    If commits go directly to the base, only the memory branch's holds apply (see `stricter_only`).
     Raises `TargetError` if a state file is unreadable.
     """
-    own = own_states(snapshot.files, state_path(sub))
+    on_base = own_states(snapshot.files, state_path(sub))
     if not snapshot.memory_files:
-        return own
+        return on_base
     on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
     has_head_branch = sub.pull_request or sub.head_template
     combine = merged if has_head_branch else stricter_only
-    combined = {
-        file: combine(own.get(file, NOTHING), state) for file, state in on_memory_branch.items()
-    }
-    return {**own, **combined}
+    states = dict(on_base)
+    for file, state in on_memory_branch.items():
+        states[file] = combine(on_base.get(file, NOTHING), state)
+    return states
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, by write-back file.
+    """Return the states in a state file, by write-back file. A missing or empty file has none.
 
     Raises `TargetError` if it is unreadable.
     """
-    text = text_of(files, path) if path in files else None
+    if path not in files:
+        return {}
+    text = text_of(files, path)
     if not text:
         return {}
     try:
@@ -165,18 +176,21 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
     """Return the state file's key for the subscription's target: an existing key if one matches,
-    else the file's path.
+    else the file's path. The key of the repository's root is ".".
 
     A kustomization's key is the path of its file or its folder. For manifests, it is their folder.
     """
-    paths = [sub.path, *sub.fallbacks]
     if sub.target == "kustomization":
         file_names = [name for name, kind in SIGNS.items() if kind == "Kustomize"]
-        paths = [*(f"{sub.path}/{name}".lstrip("/") for name in file_names), sub.path]
+        paths = [f"{sub.path}/{name}".lstrip("/") for name in file_names]
+        paths.append(sub.path)
+    else:
+        paths = [sub.path, *sub.fallbacks]
     keys_by_path = {posixpath.normpath(f"/{key}").lstrip("/"): key for key in states}
     for path in paths:
-        if keys_by_path.get(path):
-            return keys_by_path[path]
+        existing_key = keys_by_path.get(path)
+        if existing_key:
+            return existing_key
     for path in paths:
         if path in snapshot.files:
             return path or "."
@@ -186,57 +200,62 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
 def questions_to_ask(
     snapshot: Snapshot,
     asks: Iterable[Ask],
-    given: Terms,
+    terms_of_run: Terms,
 ) -> tuple[list[Commits], tuple[Question, ...]]:
-    """Return the questions to ask before deciding: which pairs of source commits to compare,
-    and which facts about images the rules need.
+    """Return what must be looked up before deciding about these asks: the pairs of source commits
+    to compare, and the questions to the registries.
 
-    `weigh.may_ask` decides whether a registry is queried at all. `facts_needed_by_ask` skips images
-    that the rules refuse anyway; `facts_needed_by_offer` returns the facts for one offer.
+    An ask needs neither if the rules settle it without Git, or if it can only become an error
+    because a file in Git is unreadable.
     """
-    ancestry: dict[Commits, None] = {}
-    needed: list[tuple[Question, Fact]] = []
+    commit_pairs: dict[Commits, None] = {}  # a dict keeps the order and drops repetitions
+    needed_facts: list[tuple[Question, Fact]] = []
     for ask in asks:
-        terms = ask.terms(given)
-        builds = ask.builds_of(terms)
-        has_commit = any(build.commit for build in builds) or terms.build.commit
-        asks_registry = may_ask(ask.subscription, terms.check)
-        if not has_commit and not asks_registry:
+        sub = ask.subscription
+        terms = ask.terms(terms_of_run)
+        builds = (terms.build, *ask.builds_of(terms))
+        has_commit = any(build.commit for build in builds)
+        may_query_registry = may_ask(sub, terms.check)
+        if not has_commit and not may_query_registry:
             continue
         if settled_without_git(ask, terms):
             continue
         try:
-            state = state_of(snapshot, ask.subscription)
-            memory = state.images.get(key_of(ask.subscription), Memory())
-            current = reading(snapshot, ask.subscription, terms)
-        except TaskError:
+            state = state_of(snapshot, sub)
+            current = reading(snapshot, sub, terms)
+        except TaskError:  # reported when the decision is made
             continue
-        remembered = [written.build for written in (memory.written, memory.deferred) if written]
-        ancestry |= dict.fromkeys(_pairs(builds or (terms.build,), remembered))
-        if asks_registry:
-            if ask.intent:
-                writes_deferred = ask.intent.verb == "release"
-            else:
-                held = ask.subscription.freeze or holding(state, memory, terms.now)
-                writes_deferred = not held
-            if not writes_deferred:
+
+        memory = state.images.get(key_of(sub), Memory())
+        commit_pairs |= dict.fromkeys(_commits_to_compare(ask, memory, terms))
+        if may_query_registry:
+            if not _may_write_deferred(ask, state, memory, terms):
                 memory = replace(memory, deferred=None)
-            needed += facts_needed_by_ask(ask, current, memory, terms)
-    return list(ancestry), as_questions(needed)
+            needed_facts += facts_needed_by_ask(ask, current, memory, terms)
+    return list(commit_pairs), as_questions(needed_facts)
+
+
+def _may_write_deferred(ask: Ask, state: State, memory: Memory, terms: Terms) -> bool:
+    """Return whether the image's deferred build, if there is one, may be written now."""
+    if ask.intent:
+        return ask.intent.verb == "release"
+    hold = ask.subscription.freeze or holding(state, memory, terms.now)
+    return hold is None
 
 
 MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are compared by date
 
 
-def _pairs(builds: Sequence[Build], remembered: Sequence[Build]) -> Iterator[Commits]:
-    """Yield the pairs of commits to compare: each build's with those of the remembered and the
-    other builds.
+def _commits_to_compare(ask: Ask, memory: Memory, terms: Terms) -> Iterator[Commits]:
+    """Yield the pairs of source commits to compare: each build's commit with those of the
+    remembered builds and of the ask's other builds.
     """
-    distinct = list(dict.fromkeys(builds))
-    for number, build in enumerate(distinct):
-        earlier_builds = distinct[:number][:MOST_COMPARED]
-        for other in (*remembered, *earlier_builds):
-            pair = commits(build, other)
+    remembered = [version.build for version in (memory.written, memory.deferred) if version]
+    builds = list(dict.fromkeys(ask.builds_of(terms))) or [terms.build]
+    for number, build in enumerate(builds):
+        earlier_builds = builds[:number][:MOST_COMPARED]
+        for other_build in (*remembered, *earlier_builds):
+            pair = commits(build, other_build)
             if pair:
                 yield pair
 
@@ -252,14 +271,14 @@ def facts_needed_by_ask(
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
-    offered = [Offer(image, build) for image, build in zip(ask.candidates, builds, strict=True)]
+    offers = [Offer(image, build) for image, build in zip(ask.candidates, builds, strict=True)]
     if memory.deferred:
-        offered.append(deferred_offer(sub, memory.deferred))
-    needed: list[tuple[Question, Fact]] = []
-    for offer in offered:
+        offers.append(deferred_offer(sub, memory.deferred))
+    needed_facts: list[tuple[Question, Fact]] = []
+    for offer in offers:
         if objection(offer.image.tag, sub.policy) is None:
-            needed += facts_needed_by_offer(sub, offer, current, memory, terms.check)
-    return needed
+            needed_facts += facts_needed_by_offer(sub, offer, current, memory, terms.check)
+    return needed_facts
 
 
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
@@ -271,23 +290,25 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
     if ask.intent:
         return None
     sub = ask.subscription
-    first = ask.candidates[0]
+    reported_image = ask.candidates[0]
     if terms.require_live and not all_live(sub):
         because = f"the Application is not running {sub.entry.image.name} (--require-live)"
-        return Decision(sub, first, Verdict("refuse", "not-live", because))
+        return Decision(sub, reported_image, Verdict("refuse", "not-live", because))
     if sub.locked:
         # In reports, a locked HelmRelease looks like a held image.
-        return Decision(sub, first, Verdict("defer", "held", sub.locked))
+        return Decision(sub, reported_image, Verdict("defer", "held", sub.locked))
+
     refusals: list[Verdict] = []
     for image in ask.candidates:
         refusal = objection(image.tag, sub.policy)
         if refusal is None:  # the rules admit it, so the files in Git are needed
             return None
         refusals.append(refusal)
-    may_get_tag_order = not config_read and not sub.policy.tag_order
-    if may_get_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
+
+    config_may_set_tag_order = not config_read and not sub.policy.tag_order
+    if config_may_set_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
         return None
-    return Decision(sub, first, refusals[0], live_reading(sub))
+    return Decision(sub, reported_image, refusals[0], live_reading(sub))
 
 
 def failed_asks(
@@ -358,41 +379,51 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     terms = ask.terms(terms)
     settled = settled_without_git(ask, terms)
     if settled:
-        return Move(_with_git(settled, snapshot, terms))
+        return Move(_with_version_in_git(settled, snapshot, terms))
+
     kind: TargetKind | None = None
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
         is_hold = ask.intent is not None and ask.intent.verb == "hold"
-        if not is_hold:
+        if not is_hold:  # a hold does not write the target
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TaskError as error:
-        return Move(replace(error_decision(sub, ask.offered, error, snapshot.branch), kind=kind))
+        decision = error_decision(sub, ask.offered, error, snapshot.branch)
+        return Move(replace(decision, kind=kind))
+
     if ask.intent:
         return fulfil(ask.intent, situation, snapshot)
     move = choose(situation, ask)
-    if situation.in_git.version or move.decision.verdict != "unchanged":
-        return move
-    # The rules compared the image with the running image, or with the Application's own sources.
-    if sub.application.live:
+    if move.decision.verdict == "unchanged" and not situation.in_git.version:
+        return _unchanged_outside_git(move)
+    return move
+
+
+def _unchanged_outside_git(move: Move) -> Move:
+    """Return an unchanged move with the reason that Git does not set the version.
+
+    Instead, the rules compared the image with the running image, or with the Application's own
+    sources.
+    """
+    if move.subscription.application.live:
         already = "the live image is already"
     else:
         already = "the Application's own sources already have"
     because = f"{already} {move.decision.candidate.version}, and the target does not set it"
-    judged = replace(move.decision.judged, because=because)
-    return Move(replace(move.decision, judged=judged), move.build)
+    return Move(with_reason(move.decision, because), move.build)
 
 
-def _with_git(refused: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
-    """Add the version in Git, if readable, to a refusal that does not depend on Git."""
-    sub = refused.subscription
-    refused = replace(refused, branch=snapshot.branch, head=snapshot.branch)
+def _with_version_in_git(settled: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
+    """Add the version in Git, if readable, to a decision that does not depend on Git."""
+    sub = settled.subscription
+    settled = replace(settled, branch=snapshot.branch, head=snapshot.branch)
     try:
         kind = resolve(sub, snapshot)
         current = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
-        return replace(refused, current=current, kind=kind)
+        return replace(settled, current=current, kind=kind)
     except TaskError:
-        return refused
+        return settled
 
 
 def current_reading(
@@ -402,14 +433,14 @@ def current_reading(
     in_git: Reading,
 ) -> Reading:
     """Return the image in the target, else the running image, else the image in the Application's
-    own sources.
+    own sources. In any case, the file is the target's.
     """
     if in_git.version:
         return in_git
-    found = live_reading(sub)
-    if not found.version:
-        found = own_reading(snapshot.files, sub, kind)
-    return replace(found, file=in_git.file)
+    outside_target = live_reading(sub)
+    if not outside_target.version:
+        outside_target = own_reading(snapshot.files, sub, kind)
+    return replace(outside_target, file=in_git.file)
 
 
 def missing_places(
@@ -429,7 +460,8 @@ def missing_places(
     try:
         kind = resolve(sub, snapshot)
         needed: list[Place] = []
-        if kind == "kustomization" and (whole or sub.path != sub.source.path):
+        may_have_overlays = sub.path != sub.source.path
+        if kind == "kustomization" and (whole or may_have_overlays):
             needed += overlay_places(snapshot.files, sub, kind)
         if not sub.application.live and not reading(snapshot, sub, terms).version:
             needed += own_places(sub, kind)
@@ -449,38 +481,43 @@ def choose(situation: Situation, ask: Ask) -> Move:
     The offers are the tags of one build, or several events, each with its own build. A deferred
     build is one of them once its hold has ended.
     """
-    if ask.events:
-        tries = MOST_TRIED
-        offers = [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
-    else:
-        tries = 0
-        promoted = situation.terms.promoted
-        pinned = bool(promoted and promoted.pinned)
-        build = situation.terms.build
-        offers = [Offer(image, build, pinned, promoted) for image in ask.candidates]
+    offers = _offers_of(ask, situation.terms)
+    tries = MOST_TRIED if ask.events else 0
     best = _best(offers, situation, tries=tries)
     deferred = situation.memory.deferred
     if deferred is None or situation.hold:
         return best
     if best.decision.verdict == "error":
         return best  # the build stays deferred until this is retried
-    of_deferred = deferred_offer(situation.subscription, deferred)
-    decision = weigh(situation, of_deferred).decision
+
+    offer_of_deferred = deferred_offer(situation.subscription, deferred)
+    decision = weigh(situation, offer_of_deferred).decision
     if decision.verdict == "error":
         return _still_deferring(best, deferred, decision.because)
-    return _best([*offers, of_deferred], situation, tries=MOST_TRIED)
+    return _best([*offers, offer_of_deferred], situation, tries=MOST_TRIED)
+
+
+def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
+    """Return an offer for each event, or for each tag if the images do not come from events."""
+    if ask.events:
+        return [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
+    promoted = terms.promoted
+    pinned = promoted is not None and promoted.pinned
+    return [Offer(image, terms.build, pinned=pinned, promoted=promoted) for image in ask.candidates]
 
 
 def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
-    """Return the move, with a memory that keeps the deferred build, which could not be checked."""
+    """Return the move, changed so that its memory keeps the deferred build.
+
+    That build could not be checked because of `error`, so the next run has to check it again.
+    """
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
-    judged = move.decision.judged
-    because = f"{judged.because}; {deferred.version} is still waiting: {error}"
+    because = f"{move.decision.because}; {deferred.version} is still waiting: {error}"
     memory = replace(move.remember.memory, deferred=deferred)
     return replace(
         move,
-        decision=replace(move.decision, judged=replace(judged, because=because)),
+        decision=with_reason(move.decision, because),
         remember=replace(move.remember, memory=memory),
     )
 
@@ -496,9 +533,10 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     for move in moves[1:]:
         if _is_better(move, best, situation):
             best = move
-    kept = _kept_tag(moves, best, situation)
-    if kept:
-        return kept
+    move_keeping_tag = _move_keeping_tag(moves, best, situation)
+    if move_keeping_tag:
+        return move_keeping_tag
+
     other_offers = [offer for offer, move in zip(offers, moves, strict=True) if move is not best]
     if not best.updates or not other_offers or tries == 0:
         return best
@@ -518,26 +556,30 @@ def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tri
     memory = replace(situation.memory, deferred=None)
     move = _best(offers, replace(situation, memory=memory), tries=tries)
     remember = move.remember or Remember()
-    return replace(move, remember=replace(remember, memory=remember.memory or memory))
+    if remember.memory is None:
+        remember = replace(remember, memory=memory)
+    return replace(move, remember=remember)
 
 
-def _kept_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
+def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -> Move | None:
     """Return the move that keeps the tag in Git, if the best move would only give the same image a
-    different tag.
+    different tag. Else return None.
 
-    Otherwise, each delivery of an event with two tags would switch from one tag to the other.
+    Without this, each delivery of an event with two tags would switch from one tag to the other.
     """
     if not best.updates or rules_of(situation.subscription.policy).ordered:
         return None
     in_git = situation.in_git
     last_written = situation.memory.written
-    digest = in_git.digest
-    if not digest and last_written and last_written.version == in_git.version:
-        digest = last_written.image_digest
-    is_same_image = bool(digest) and best.decision.built == digest
-    if not is_same_image:
+    digest_in_git = in_git.digest
+    if not digest_in_git and last_written and last_written.version == in_git.version:
+        digest_in_git = last_written.image_digest
+    if not digest_in_git or digest_in_git != best.decision.built:
         return None
-    return next((move for move in moves if move.decision.verdict == "unchanged"), None)
+    for move in moves:
+        if move.decision.verdict == "unchanged":
+            return move
+    return None
 
 
 # of the verdicts, best first; a refusal has rank 0
@@ -550,18 +592,23 @@ RANK = {
 
 
 def _is_better(new: Move, old: Move, situation: Situation) -> bool:
-    """Return whether a later offer's move wins over an earlier one's."""
+    """Return whether a later offer's move (`new`) wins over an earlier one's (`old`).
+
+    The better verdict wins. With the same verdict, the later offer wins unless it is older.
+    """
     new_rank = RANK.get(new.decision.verdict, 0)
     old_rank = RANK.get(old.decision.verdict, 0)
     if new_rank != old_rank:
         return new_rank > old_rank
     if new_rank == 0:  # the first refusal is reported
         return False
+
     policy = situation.subscription.policy
+    ancestry = situation.facts.ancestry
     if rules_of(policy).older(new.decision.candidate.tag, old.decision.candidate.tag):
         return False
-    ancestry = situation.facts.ancestry
-    return not why_older(_version_written(new), _version_written(old), policy, ancestry)
+    is_older = why_older(_version_written(new), _version_written(old), policy, ancestry) != ""
+    return not is_older
 
 
 def _version_written(move: Move) -> Written:
@@ -580,50 +627,68 @@ def holds_of_others(
     """Return a hold for each subscription that writes the same key in the same file as another,
     held Application.
     """
-    by_file: dict[tuple[str, str], dict[Identity, Subscription]] = {}
+    subs_by_file: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
-        by_file.setdefault((sub.target, sub.path), {})[sub.identity] = sub
+        subs_by_file.setdefault((sub.target, sub.path), {})[sub.identity] = sub
+
     holds: dict[Identity, Hold] = {}
-    for group in by_file.values():
-        apps = {sub.application.key for sub in group.values()}
-        if len(apps) == 1:
-            continue
-        held: list[tuple[str, Hold, Places]] = []
-        for sub in group.values():
-            own_hold = _hold(snapshot, sub, terms)
-            if own_hold:
-                places_held = edited_places(snapshot, sub, terms)
-                held.append((sub.application.key, own_hold, places_held))
-        if not held:
-            continue
-        for identity, sub in group.items():
-            hold = _hold_of_others(sub, edited_places(snapshot, sub, terms), held)
-            if hold:
-                holds[identity] = hold
+    for subs_of_file in subs_by_file.values():
+        apps = {sub.application.key for sub in subs_of_file.values()}
+        if len(apps) > 1:
+            holds |= _holds_in_file(snapshot, subs_of_file, terms)
     return holds
 
 
-Places = set[tuple[str, str]]  # files and keys
+def _holds_in_file(
+    snapshot: Snapshot,
+    subs: Mapping[Identity, Subscription],
+    terms: Terms,
+) -> dict[Identity, Hold]:
+    """Return the holds for these subscriptions, which all write the same file.
+
+    See `holds_of_others`.
+    """
+    held_places: list[_HeldPlaces] = []
+    for sub in subs.values():
+        own_hold = _active_hold(snapshot, sub, terms)
+        if own_hold:
+            places_of_hold = edited_places(snapshot, sub, terms)
+            held_places.append(_HeldPlaces(sub.application.key, own_hold, places_of_hold))
+    if not held_places:
+        return {}
+
+    holds: dict[Identity, Hold] = {}
+    for identity, sub in subs.items():
+        own_places = edited_places(snapshot, sub, terms)
+        hold = _hold_of_others(sub.application.key, own_places, held_places)
+        if hold:
+            holds[identity] = hold
+    return holds
+
+
+class _HeldPlaces(NamedTuple):
+    """A held Application, and the files and keys that its updates would write."""
+
+    application: str
+    hold: Hold
+    places: set[tuple[str, str]]
 
 
 def _hold_of_others(
-    sub: Subscription,
-    own_places: Places,
-    held: Iterable[tuple[str, Hold, Places]],
+    application: str,
+    own_places: set[tuple[str, str]],
+    held_places: Iterable[_HeldPlaces],
 ) -> Hold | None:
-    """Return the strictest hold of another Application that writes one of these places.
-
-    `held` has each held Application with its hold and what it writes.
-    """
+    """Return the strictest hold of another Application that writes one of these places."""
     strictest: Hold | None = None
-    for app, hold, held_places in held:
-        if app != sub.application.key and own_places & held_places:
-            with_origin = replace(hold, reason=f"{hold.reason} (hold on {app})")
-            strictest = stricter(strictest, with_origin)
+    for held in held_places:
+        if held.application != application and held.places & own_places:
+            reason = f"{held.hold.reason} (hold on {held.application})"
+            strictest = stricter(strictest, replace(held.hold, reason=reason))
     return strictest
 
 
-def _hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
+def _active_hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | None:
     """Return the active hold on the image, or None if there is none or the state is unreadable."""
     try:
         state = state_of(snapshot, sub)
@@ -647,11 +712,11 @@ def edited_places(
     digest: str = "",
 ) -> set[tuple[str, str]]:
     """Return the files and keys that an update writes, or nothing if it cannot be written."""
-    another = replace(sub.entry.image, tag="another", digest=digest)
+    probe = replace(sub.entry.image, tag="another", digest=digest)
     try:
         kind = resolve(sub, snapshot)
         target = target_of(sub, kind, carry=terms.carry)
-        _, edits = EDITORS[kind].write(snapshot.files, target, another)
+        _, edits = EDITORS[kind].write(snapshot.files, target, probe)
     except TaskError:
         return set()
     return {(edit.path, edit.key) for edit in edits}

@@ -41,33 +41,36 @@ _UNKNOWN = re.compile(r"[*?\[]|\$")  # globs and variables, which only Argo CD c
 class _Layer:
     """One layer of values or parameters that Helm merges."""
 
-    where: str  # the layer's name in a message
-    way_out: str
+    name: str  # in messages
+    hint: str
     values: Any = None
     parameters: tuple[Parameter, ...] = ()
     path: str = ""  # the path, if it is a values file
 
 
 @dataclass(frozen=True)
-class _Way:
-    """One way in which a source reads the written file: the layers that Helm then merges."""
+class _Merge:
+    """The layers that Helm merges when a source reads the written file.
+
+    A source may read the file in several ways, for example as the values of two subcharts.
+    """
 
     files: tuple[_Layer, ...]  # the values files, in order
     charts: tuple[_Layer, ...]  # the chart's own values, below everything else
     values: tuple[_Layer, ...]  # the Application's values, above the files
     parameters: tuple[_Layer, ...]  # above everything else
-    # the keys of the subchart in all these values, if the written file is a subchart's
-    below: tuple[str, ...] = ()
+    # if the written file is a subchart's: the subchart's keys in all these values
+    subchart_keys: tuple[str, ...] = ()
 
-    def later(self, path: str) -> tuple[_Layer, ...]:
-        """Return the layers after the written file."""
-        parents = self.charts if self.below else ()
+    def layers_after(self, path: str) -> tuple[_Layer, ...]:
+        """Return the layers that override the written file, in order."""
+        parent_charts = self.charts if self.subchart_keys else ()
         later_files: list[_Layer] = []
         for layer in reversed(self.files):
             if layer.path == path:
                 break
             later_files.insert(0, layer)
-        return (*parents, *later_files, *self.values, *self.parameters)
+        return (*parent_charts, *later_files, *self.values, *self.parameters)
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
@@ -115,7 +118,7 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
         return False
     if any(_may_read(files, sub, source) for source in sources):
         return False
-    return not any(_ways(files, sub, source) for source in helm_sources)
+    return not any(_merges_of_file(files, sub, source) for source in helm_sources)
 
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
@@ -126,52 +129,65 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     if read_by_nobody(files, sub, "helmvalues"):
         if sub.neighbour:  # a warning is enough
             return
-        relative_path = posixpath.relpath(sub.path, sub.source.path or ".")
-        refs = [source.ref for source in sub.application.sources if source.ref] or ["<ref>"]
-        in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
-        entry = relative_path if in_source else f"${refs[0]}/{sub.path}"
-        raise TargetError(
-            "no source of the Application reads this values file, so an update has no effect",
-            hint=(
-                f"add {entry} to the Helm source's valueFiles, or use a file that the source reads"
-            ),
-            subject=sub.path,
-        )
-    hidden: list[TargetError] = []
+        raise _unread_file_error(sub)
+
+    errors: list[TargetError] = []
     for source in sub.application.sources:
         if not _is_helm(files, source):
             continue
-        for way in _ways(files, sub, source):
-            error = _hidden_by(files, way, target, sub.beside)
+        for merge in _merges_of_file(files, sub, source):
+            error = _hidden_by_layer(files, merge, target, sub.beside)
             if error is None:
                 return
-            hidden.append(error)
-    if hidden:
-        raise hidden[0]
+            errors.append(error)
+    if errors:
+        raise errors[0]
 
 
-def _hidden_by(
+def _unread_file_error(sub: Subscription) -> TargetError:
+    """Return the error that no source reads the written values file.
+
+    The hint has the file's entry for `valueFiles`: a relative path if the file is in the source's
+    own repository, else a path that starts with another source's `$ref`.
+    """
+    is_in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
+    if is_in_source:
+        entry = posixpath.relpath(sub.path, sub.source.path)
+    else:
+        refs = [source.ref for source in sub.application.sources if source.ref]
+        ref = refs[0] if refs else "<ref>"
+        entry = f"${ref}/{sub.path}"
+    return TargetError(
+        "no source of the Application reads this values file, so an update has no effect",
+        hint=f"add {entry} to the Helm source's valueFiles, or use a file that the source reads",
+        subject=sub.path,
+    )
+
+
+def _hidden_by_layer(
     files: Files,
-    way: _Way,
+    merge: _Merge,
     target: Target,
     beside: Sequence[str],
 ) -> TargetError | None:
-    """Return the error about the topmost layer that hides one of the target's keys.
+    """Return the error about the topmost layer that hides one of the target's keys, or None if all
+    keys have an effect.
 
-    Files that the same update writes (`beside`) get the version as well.
+    `beside` are other files that the same update writes. They get the version as well, so they do
+    not hide it.
     """
-    own = _plain_of(files, target.path)
-    for key in _keys_of(target, own):
-        steps = _as_written(own, parse_path(key))
-        if _visible(way, target.path, steps):
+    written_values = _plain_of(files, target.path)
+    for key in _keys_of(target, written_values):
+        steps = _as_written(written_values, parse_path(key))
+        if _is_visible(merge, target.path, steps):
             continue
-        full_steps = (*map(Segment, way.below), *steps)
-        layer = _topmost_that_sets(way.later(target.path), full_steps)
+        full_steps = (*map(Segment, merge.subchart_keys), *steps)
+        layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
         is_also_written = layer.path and layer.path in beside
         if is_also_written:
             continue
         is_name = key == target.keys.name
-        if is_name and _both_name_the_image(own, steps, layer, full_steps, target):
+        if is_name and _both_name_the_image(written_values, steps, layer, full_steps, target):
             continue
         return _no_effect(steps, layer, full_steps, target)
     return None
@@ -188,98 +204,112 @@ def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _L
 _PROBE = "\0"  # a value that no file has
 
 
-def _visible(way: _Way, path: str, steps: Sequence[Segment]) -> bool:
-    """Return whether Helm uses the written file's value at `steps`.
+def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
+    """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
-    The layers are merged like in Helm, with a probe as the written value.
+    To find out, merge the layers as Helm does, with a probe as the written value, and look whether
+    the result has the probe.
     """
-    full_steps = (*map(Segment, way.below), *steps)
-    names = _names_to(full_steps)
-    is_values_file = path in {layer.path for layer in way.files}
-    for layer in way.parameters:
+    full_steps = (*map(Segment, merge.subchart_keys), *steps)
+    is_values_file = path in {layer.path for layer in merge.files}
+    # Parameters override all values.
+    for layer in merge.parameters:
         for parameter in layer.parameters:
             if _parameter_covers(parameter, full_steps, in_list=is_values_file):
                 return False
+
+    keys = _keys_to_first_list(full_steps)
+    merged = _merged_with_probe(merge, path, keys)
+    if merge.subchart_keys:
+        # The written file has the subchart's defaults, which come last.
+        values_of_subchart = _nested_value(merged, merge.subchart_keys)
+        if values_of_subchart is None:
+            values_of_subchart = {}
+        keys = keys[len(merge.subchart_keys) :]
+        merged = _with_defaults(values_of_subchart, _probe_at(keys))
+    return bool(_nested_value(merged, keys) == _PROBE)
+
+
+def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
+    """Merge the values files, the Application's values, and the chart's values, as Helm does.
+
+    Only the value at these nested keys is merged. In the file at `path`, it is the probe. A
+    subchart's file is not one of these files, so the result does not have the probe then.
+    """
     merged: Any = {}
-    for layer in (*way.files, *way.values):
-        values = _probe_at(names) if layer.path == path else _narrow(layer.values, names)
-        merged = _over(merged, values)
-    for chart in way.charts:
-        is_written = chart.path == path and not way.below
-        defaults = _probe_at(names) if is_written else _narrow(chart.values, names)
-        merged = _over_defaults(merged, defaults)
-    if not way.below:
-        return bool(_value_below(merged, names) == _PROBE)
-    # The written file has the subchart's defaults, which come last.
-    names_in_subchart = names[len(way.below) :]
-    subchart = _value_below(merged, way.below)
-    if subchart is None:
-        subchart = {}
-    subchart = _over_defaults(subchart, _probe_at(names_in_subchart))
-    return bool(_value_below(subchart, names_in_subchart) == _PROBE)
+    for layer in (*merge.files, *merge.values):
+        values = _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
+        merged = _merged_over(merged, values)
+    for chart in merge.charts:
+        is_written_file = chart.path == path and not merge.subchart_keys
+        defaults = _probe_at(keys) if is_written_file else _only_at(chart.values, keys)
+        merged = _with_defaults(merged, defaults)
+    return merged
 
 
-def _value_below(values: Any, keys: Iterable[str]) -> Any:
-    """Return the value at these keys, or None."""
+def _nested_value(values: Any, keys: Iterable[str]) -> Any:
+    """Return the value at these nested keys, or None."""
     for key in keys:
         values = values.get(key) if isinstance(values, dict) else None
     return values
 
 
-def _names_to(steps: Sequence[Segment]) -> list[str]:
+def _keys_to_first_list(steps: Sequence[Segment]) -> list[str]:
     """Return the keys on the way to the value, but only down to the first list, because Helm never
     merges lists.
     """
-    names = []
+    keys = []
     for step in steps:
-        names.append(step.name)
+        keys.append(step.name)
         if step.brackets:
             break
-    return names
+    return keys
 
 
-def _probe_at(names: Sequence[str]) -> Any:
+def _probe_at(keys: Sequence[str]) -> Any:
     """Return values with only the probe, at these nested keys."""
     value: Any = _PROBE
-    for name in reversed(names):
-        value = {name: value}
+    for key in reversed(keys):
+        value = {key: value}
     return value
 
 
-def _narrow(value: Any, names: Sequence[str]) -> Any:
+def _only_at(value: Any, keys: Sequence[str]) -> Any:
     """Return the values without any keys except for these nested ones."""
-    if not names or not isinstance(value, dict):
+    if not keys or not isinstance(value, dict):
         return value
     merged = _with_merge_keys(value)
-    first, *rest = names
-    return {first: _narrow(merged[first], rest)} if first in merged else {}
+    key, *nested_keys = keys
+    if key not in merged:
+        return {}
+    return {key: _only_at(merged[key], nested_keys)}
 
 
-def _over(below: Any, above: Any) -> Any:
-    """Merge a later file's values (`above`) over earlier ones. Null also replaces a mapping."""
-    if not isinstance(above, dict):
-        return below
-    if not isinstance(below, dict):
-        return above
-    merged = dict(below)
-    for key, value in above.items():
+def _merged_over(earlier: Any, later: Any) -> Any:
+    """Merge a later file's values over earlier ones. Null also replaces a mapping."""
+    if not isinstance(later, dict):
+        return earlier
+    if not isinstance(earlier, dict):
+        return later
+    merged = dict(earlier)
+    for key, value in later.items():
         both_are_mappings = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _over(merged[key], value) if both_are_mappings else value
+        merged[key] = _merged_over(merged[key], value) if both_are_mappings else value
     return merged
 
 
-def _over_defaults(given: Any, defaults: Any) -> Any:
+def _with_defaults(values: Any, defaults: Any) -> Any:
     """Merge values over a chart's defaults. Null removes the chart's value."""
-    if not isinstance(given, dict) or not isinstance(defaults, dict):
-        return given
-    merged = dict(given)
-    for key, value in defaults.items():
+    if not isinstance(values, dict) or not isinstance(defaults, dict):
+        return values
+    merged = dict(values)
+    for key, default in defaults.items():
         if key not in merged:
-            merged[key] = value
+            merged[key] = default
         elif merged[key] is None:
             del merged[key]
         else:
-            merged[key] = _over_defaults(merged[key], value)
+            merged[key] = _with_defaults(merged[key], default)
     return merged
 
 
@@ -293,27 +323,32 @@ def _no_effect(
 
     In the layer, the value is at `full_steps`.
     """
-    message = f"{layer.where} sets {path_text(full_steps)}, and Helm uses that value"
+    message = f"{layer.name} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
         f"{path_text(steps)} has no effect: {message}",
-        hint=layer.way_out,
+        hint=layer.hint,
         subject=target.path,
     )
 
 
-def _keys_of(target: Target, own: Any) -> list[str]:
-    """Return the keys that an update writes. `own` are the values in the written file."""
+def _keys_of(target: Target, written_values: Any) -> list[str]:
+    """Return the keys that an update writes.
+
+    The image's name is only written if the file already has it.
+    """
     keys = target.keys
     if keys.spec:
         return [keys.spec]
-    names = [keys.tag or "image.tag", keys.digest]
-    if keys.name and _text_at(own, parse_path(keys.name)):
-        names.append(keys.name)
-    return [key for key in names if key]
+    written_keys = [keys.tag or "image.tag"]
+    if keys.digest:
+        written_keys.append(keys.digest)
+    if keys.name and _text_at(written_values, parse_path(keys.name)):
+        written_keys.append(keys.name)
+    return written_keys
 
 
 def _both_name_the_image(
-    own: Any,
+    written_values: Any,
     steps: Sequence[Segment],
     layer: _Layer,
     full_steps: Sequence[Segment],
@@ -321,7 +356,7 @@ def _both_name_the_image(
 ) -> bool:
     """Return whether the file and the layer both name the target's image, so either may win."""
     key_in_layer = path_text(full_steps)
-    name_in_file = _text_at(own, steps)
+    name_in_file = _text_at(written_values, steps)
     name_in_layer = _text_at(layer.values, full_steps)
     for parameter in layer.parameters:
         if path_text(parse_path(parameter.name)) == key_in_layer:
@@ -331,33 +366,36 @@ def _both_name_the_image(
 
 def _is_name_of_target(name: str, target: Target) -> bool:
     """Return whether a name is that of the target's image, with or without its registry."""
-    _, without_registry = split_registry(target.image.name)
     if not name:
         return False
-    return name == without_registry or identity_of(name) == target.image.identity
+    _, name_without_registry = split_registry(target.image.name)
+    return name == name_without_registry or identity_of(name) == target.image.identity
 
 
-def _ways(files: Files, sub: Subscription, source: Source) -> list[_Way]:
-    """Return each way that Helm reads the written file for this source."""
+def _merges_of_file(files: Files, sub: Subscription, source: Source) -> list[_Merge]:
+    """Return the merges in which this source reads the written file: one if it is a values file of
+    the source, or one for each subchart that it configures.
+    """
     helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
     listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
     layers = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
-    own = _own_values(sub, source)
-    charts = () if own is None else (_file_layer(files, own, ""),)
-    way = _Way(layers, charts, helm.values, helm.parameters)
-    if sub.path in (*paths, own):
-        return [way]
-    if own is None:
+    values_of_chart = _own_values(sub, source)
+    charts = () if values_of_chart is None else (_file_layer(files, values_of_chart, ""),)
+    parameters = (helm.parameters, helm.file_parameters)
+    merge = _Merge(layers, charts, helm.values, parameters)
+    if sub.path in (*paths, values_of_chart):
+        return [merge]
+    if values_of_chart is None:
         return []
-    return [replace(way, below=below) for below in _chart_keys(files, sub, source)]
+    return [replace(merge, subchart_keys=keys) for keys in _chart_keys(files, sub, source)]
 
 
 def _file_layer(files: Files, path: str, listed: str) -> _Layer:
     """Return a values file as a layer. `listed` says in messages where the file is listed."""
-    way_out = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
-    where = f"the values file {path}{listed}"
-    return _Layer(where, way_out, _plain_of(files, path), path=path)
+    hint = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
+    name = f"the values file {path}{listed}"
+    return _Layer(name, hint, _plain_of(files, path), path=path)
 
 
 def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
@@ -366,26 +404,37 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
     The file's chart is in a `charts` folder of the parent, perhaps several levels deep, or is a
     dependency with a `file://` URL.
     """
-    folder, name = posixpath.split(sub.path)
-    if name != _VALUES:
+    folder, file_name = posixpath.split(sub.path)
+    if file_name != _VALUES:
         return
-    nested = re.fullmatch(re.escape(source.path) + r"/?((?:charts/[^/]+/?)+)", folder)
-    # `charts/a/charts/b` is the chart b in the chart a
-    subcharts = nested[1].strip("/").split("/")[1::2] if nested else []
-    first_subchart = subcharts[:1]
-    deeper_subcharts = subcharts[1:]
+    subcharts = _nested_subcharts(source.path, folder)
     parent_chart = _plain_of(files, posixpath.join(source.path, _CHART))
-    aliases = []
+    keys = []
     for dependency in mappings(parent_chart, "dependencies"):
-        dependency_name = text(dependency, "name")
+        name = text(dependency, "name")
         repository = text(dependency, "repository")
         path = posixpath.join(source.path, repository.removeprefix("file://"))
-        is_this_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
-        if is_this_folder or [dependency_name] == first_subchart:
-            aliases.append(text(dependency, "alias") or dependency_name)
-    # a chart in the `charts` folder does not have to be listed as a dependency
-    for key in aliases or first_subchart:
-        yield (key, *deeper_subcharts)
+        is_in_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
+        is_outermost_subchart = subcharts[:1] == [name]
+        if is_in_folder or is_outermost_subchart:
+            keys.append(text(dependency, "alias") or name)
+    if not keys:  # a chart in the `charts` folder does not have to be listed as a dependency
+        keys = subcharts[:1]
+    for key in keys:
+        yield (key, *subcharts[1:])
+
+
+def _nested_subcharts(chart: str, folder: str) -> list[str]:
+    """Return the names of the subcharts on the way from a chart's folder to this folder.
+
+    For example, `charts/a/charts/b` is the chart b in the chart a. Return an empty list if the
+    folder is not a subchart's.
+    """
+    match = re.fullmatch(re.escape(chart) + r"/?((?:charts/[^/]+/?)+)", folder)
+    if match is None:
+        return []
+    names = match[1].strip("/").split("/")
+    return names[1::2]  # without the folders named `charts`
 
 
 @dataclass(frozen=True)
@@ -395,46 +444,72 @@ class _Helm:
     value_files: tuple[str, ...]
     files_from: str | None  # the override file that lists them, or None
     values: tuple[_Layer, ...]
-    parameters: tuple[_Layer, ...]
+    parameters: _Layer
+    file_parameters: _Layer
+
+
+# the Helm sections of override files, in order, each with its file's path
+_HelmOverrides = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section that Argo CD uses after applying override files as merge patches."""
+    """Return the Helm section that Argo CD uses after applying override files as merge patches.
+
+    A list in a merge patch replaces the earlier list.
+    """
+    override_files = _override_files(sub, source) if in_repository(source, sub) else []
+    overrides = [(path, mapping(_plain_of(files, path), "helm")) for path in override_files]
+
     value_files = source.value_files
     files_from = None
-    field = source.values_field or "values"
-    values = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
-    parameters = _spec_layer("helm.parameters", parameters=source.parameters)
-    files_of_spec = tuple(Parameter(name, "") for name in source.file_parameters)
-    of_files = _spec_layer("helm.fileParameters", parameters=files_of_spec)
-    overrides = _override_files(sub, source) if in_repository(source, sub) else []
-    for path in overrides:
-        helm = mapping(_plain_of(files, path), "helm")
-        values_object = helm.get("valuesObject")
-        way_out = f"remove it from {path}"
+    for path, helm in overrides:
         if isinstance(helm.get("valueFiles"), list):
             value_files = tuple(map(str, elements(helm, "valueFiles")))
             files_from = path
+
+    file_parameters = tuple(Parameter(name, "") for name in source.file_parameters)
+    return _Helm(
+        value_files,
+        files_from,
+        _value_layers(source, overrides),
+        _parameter_layer("parameters", source.parameters, overrides),
+        _parameter_layer("fileParameters", file_parameters, overrides),
+    )
+
+
+def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ...]:
+    """Return the layers of the Application's values, from its spec and its override files."""
+    field = source.values_field or "values"
+    layers = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
+    for path, helm in overrides:
+        hint = f"remove it from {path}"
+        values_object = helm.get("valuesObject")
         if isinstance(values_object, dict):
-            layer = _Layer(f"helm.valuesObject in {path}", way_out, values_object)
+            layer = _Layer(f"helm.valuesObject in {path}", hint, values_object)
             # A merge patch merges two objects. Argo CD ignores `values` next to an object.
-            values = [*values, layer] if field == "valuesObject" else [layer]
+            layers = [*layers, layer] if field == "valuesObject" else [layer]
             field = "valuesObject"
         elif field == "values" and isinstance(helm.get("values"), str):
-            values = [_Layer(f"helm.values in {path}", way_out, _values_in(helm["values"]))]
-        if isinstance(helm.get("parameters"), list):
-            parameters = _parameter_layer(helm, "parameters", path)
-        if isinstance(helm.get("fileParameters"), list):
-            of_files = _parameter_layer(helm, "fileParameters", path)
-    return _Helm(value_files, files_from, tuple(values), (parameters, of_files))
+            layers = [_Layer(f"helm.values in {path}", hint, _values_in(helm["values"]))]
+    return tuple(layers)
 
 
-def _parameter_layer(helm: Mapping[str, Any], name: str, path: str) -> _Layer:
-    """Return the layer of an override file's parameters, in this field of its Helm section."""
-    parameters = tuple(
-        Parameter(text(item, "name"), text(item, "value")) for item in mappings(helm, name)
-    )
-    return _Layer(f"helm.{name} in {path}", f"remove it from {path}", parameters=parameters)
+def _parameter_layer(
+    field: str,
+    parameters_of_spec: tuple[Parameter, ...],
+    overrides: _HelmOverrides,
+) -> _Layer:
+    """Return the layer of the parameters in one field of the Helm section.
+
+    They are from the last override file that has the field, or else from the Application's spec.
+    """
+    for path, helm in reversed(overrides):
+        if isinstance(helm.get(field), list):
+            items = mappings(helm, field)
+            parameters = tuple(Parameter(text(item, "name"), text(item, "value")) for item in items)
+            hint = f"remove it from {path}"
+            return _Layer(f"helm.{field} in {path}", hint, parameters=parameters)
+    return _spec_layer(f"helm.{field}", parameters=parameters_of_spec)
 
 
 def _spec_layer(
@@ -444,9 +519,9 @@ def _spec_layer(
     parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
     """Return the layer of one field in the Application's spec."""
-    where = f"spec.source.{field} in the Application"
+    name = f"spec.source.{field} in the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
-    return _Layer(where, hint, values, parameters)
+    return _Layer(name, hint, values, parameters)
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
@@ -464,13 +539,14 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
     replaces a chart's list.
     """
     parameter_steps = parse_path(parameter.name)
-    for own, step in zip(parameter_steps, steps, strict=False):
-        if own.name != step.name:
+    for parameter_step, step in zip(parameter_steps, steps, strict=False):
+        if parameter_step.name != step.name:
             return False
-        if own.brackets and not in_list:
+        is_list_item = parameter_step.brackets != ""
+        if is_list_item and not in_list:
             return True  # it replaces the list
-        if own.brackets != step.brackets:
-            return not own.brackets  # it sets the whole list, or else another item
+        if parameter_step.brackets != step.brackets:
+            return not is_list_item  # it sets the whole list, or else a different item
     return len(parameter_steps) <= len(steps)
 
 
@@ -489,50 +565,61 @@ def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
 
 
 def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a mapping with its merge key expanded."""
-    merge = value.get("<<")
-    if merge is None:
+    """Return a mapping with its YAML merge key (`<<`) expanded.
+
+    The mapping's own keys win over merged ones, and the first of several merged mappings wins.
+    """
+    merge_value = value.get("<<")
+    if merge_value is None:
         return value
-    sources = merge if isinstance(merge, list) else [merge]
-    merged: dict[str, Any] = {}
-    for item in reversed(sources):
-        merged |= _with_merge_keys(item) if isinstance(item, dict) else {}
-    return {**merged, **value}
+    merged_mappings = merge_value if isinstance(merge_value, list) else [merge_value]
+    expanded: dict[str, Any] = {}
+    for item in reversed(merged_mappings):
+        if isinstance(item, dict):
+            expanded |= _with_merge_keys(item)
+    return {**expanded, **value}
 
 
-def _as_written(own: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Join steps that are a single key with dots in the written file."""
-    if not steps or not isinstance(own, dict):
+def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
+    """Join steps that are a single key with dots in the values, such as `"image.tag": v1`."""
+    if not steps or not isinstance(values, dict):
         return tuple(steps)
-    merged = _with_merge_keys(own)
-    first = steps[0]
-    if first.name in merged:
-        return (first, *_as_written(merged[first.name], steps[1:]))
-    for joined in range(2, len(steps) + 1):
-        name = ".".join(step.text for step in steps[:joined])
-        if name in merged:
-            return (Segment(name), *_as_written(merged[name], steps[joined:]))
+    expanded = _with_merge_keys(values)
+    step = steps[0]
+    if step.name in expanded:
+        return (step, *_as_written(expanded[step.name], steps[1:]))
+    for length in range(2, len(steps) + 1):
+        key = ".".join(joined_step.text for joined_step in steps[:length])
+        if key in expanded:
+            return (Segment(key), *_as_written(expanded[key], steps[length:]))
     return tuple(steps)
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
     """Return the string at these steps, or "" if there is none."""
     for step in steps:
-        value = _with_merge_keys(value).get(step.name) if isinstance(value, dict) else None
-        for index in step.indices or ():
-            value = value[index] if isinstance(value, list) and index < len(value) else None
+        if not isinstance(value, dict):
+            return ""
+        value = _with_merge_keys(value).get(step.name)
+        indices = step.indices or ()
+        for index in indices:
+            if not isinstance(value, list) or index >= len(value):
+                return ""
+            value = value[index]
     return value if isinstance(value, str) else ""
 
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
     """Raise `TargetError` if a file parameter, which Helm reads later, sets the same value."""
-    *_, of_files = _helm_section(files, sub, sub.source).parameters
+    file_parameters = _helm_section(files, sub, sub.source).file_parameters
     keys = target.keys
-    names = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
-    for name in filter(None, names):
-        steps = parse_path(name)
-        if _sets(of_files, steps):
-            raise _no_effect(steps, of_files, steps, target)
+    written_keys = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
+    for key in written_keys:
+        if not key:
+            continue
+        steps = parse_path(key)
+        if _sets(file_parameters, steps):
+            raise _no_effect(steps, file_parameters, steps, target)
 
 
 def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> None:
@@ -544,78 +631,83 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     source = sub.source
     if not in_repository(source, sub):
         return
-    given = _images(files, sub)
+    source_images = _source_images(files, sub)
     entries = every_entry(files, target, sub.path)
     names = [entry.name for entry in entries if is_for_image(entry, target)]
     if not names:  # the update will add an entry
         names = [target.keys.kustomize_name or target.image.name]
-    is_source = sub.path == source.path
-    later_folders = [] if is_source else lists_after(files, source.path, sub.path)
+
+    is_source_folder = sub.path == source.path
+    later_folders = [] if is_source_folder else lists_after(files, source.path, sub.path)
     if later_folders is None:
         return
-    written = [*entries, *(Replacement(name, "", "", "") for name in names)]
-    folders = [(folder, every_entry(files, target, folder)) for folder in later_folders]
+    later_entries = [(folder, every_entry(files, target, folder)) for folder in later_folders]
+
+    new_entries = [Replacement(name, "", "", "") for name in names]
     errors: list[TargetError] = []
     for name in names:
-        probed = _probed(written, name)
-        if is_source:
-            error = _hidden_by_given(name, probed, given, sub)
+        updated_entries = _updated_entries([*entries, *new_entries], name)
+        if is_source_folder:
+            error = _hidden_by_source_images(name, updated_entries, source_images, sub)
         else:
-            error = _hidden_by_folders(name, probed, folders, given, sub)
+            error = _hidden_by_folders(name, updated_entries, later_entries, source_images, sub)
         if error is None:  # it is enough that one entry has an effect
             return
         errors.append(error)
     raise errors[0]
 
 
-def _hidden_by_given(
+def _hidden_by_source_images(
     name: str,
-    probed: Sequence[Replacement],
-    given: _Given,
+    updated_entries: Sequence[Replacement],
+    source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
     """Return the error if `kustomize.images` hides an entry in the source's own folder."""
-    merged = override_kustomize.edited([*probed, *given.replacements])
+    merged = override_kustomize.edited([*updated_entries, *source_images.replacements])
     if made_of(Replacement(name, "", "", ""), [merged]).tag == _PROBE:
         return None
-    return _image_error(given.where, given.way_out, name, sub)
+    return _image_error(source_images.name, source_images.hint, name, sub)
 
 
 def _hidden_by_folders(
     name: str,
-    probed: Sequence[Replacement],
-    folders: Sequence[tuple[str, Sequence[Replacement]]],
-    given: _Given,
+    updated_entries: Sequence[Replacement],
+    later_entries: Sequence[tuple[str, Sequence[Replacement]]],
+    source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
     """Return an error for the last overlay or component that overrides an entry's image.
 
-    `folders` lists the folders that are applied later, with their entries.
+    `later_entries` are the folders that Kustomize applies later, with their entries.
     """
     error = None
-    image = made_of(Replacement(name, "", _PROBE, ""), [probed])
-    for folder, own in folders:
-        at_root = folder == sub.source.path
-        if at_root and given.replacements:
-            entries = override_kustomize.edited([*own, *given.replacements])
+    image = made_of(Replacement(name, "", _PROBE, ""), [updated_entries])
+    for folder, entries in later_entries:
+        is_source_folder = folder == sub.source.path
+        applied_entries = list(entries)
+        if is_source_folder and source_images.replacements:
+            applied_entries = override_kustomize.edited([*entries, *source_images.replacements])
         elif folder in sub.beside:  # the same update also writes it
-            entries = _probed(own, name, image.new)
-        else:
-            entries = list(own)
+            applied_entries = _updated_entries(entries, name, image.new)
+
         image_before = image
-        image = made_of(image_before, [entries])
+        image = made_of(image_before, [applied_entries])
         if image.tag == _PROBE:
             continue
-        if at_root and made_of(image_before, [given.replacements]).tag != _PROBE:
-            error = _image_error(given.where, given.way_out, name, sub)
+        if is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE:
+            error = _image_error(source_images.name, source_images.hint, name, sub)
         else:
-            way = f"set write-back-target: kustomization:/{folder}"
-            error = _image_error(f"the kustomization in {folder or '/'}", way, name, sub)
+            hint = f"set write-back-target: kustomization:/{folder}"
+            error = _image_error(f"the kustomization in {folder or '/'}", hint, name, sub)
     return error
 
 
-def _probed(entries: Sequence[Replacement], *names: str) -> list[Replacement]:
-    """Return the entries after an update: entries with one of these names have the new tag."""
+def _updated_entries(entries: Sequence[Replacement], *names: str) -> list[Replacement]:
+    """Return the entries after an update: entries with one of these names have the new tag.
+
+    The new tag is the probe, which no file has.
+    """
     return [
         replace(entry, tag=_PROBE, digest="") if entry.name in names else entry for entry in entries
     ]
@@ -623,38 +715,39 @@ def _probed(entries: Sequence[Replacement], *names: str) -> list[Replacement]:
 
 def is_for_image(entry: Replacement, target: Target) -> bool:
     """Return whether an entry is for the target's image, by its name or its new name."""
-    name = identity_of(target.keys.kustomize_name)
-    if name and identity_of(entry.name) == name:
+    annotated_identity = identity_of(target.keys.kustomize_name)
+    if annotated_identity and identity_of(entry.name) == annotated_identity:
         return True
     return identity_of(entry.new or entry.name) == target.image.identity
 
 
-def _image_error(where: str, way_out: str, name: str, sub: Subscription) -> TargetError:
-    message = f"the entry {name} has no effect: {where} sets the image later"
-    return TargetError(message, hint=way_out, subject=sub.path or "/")
+def _image_error(hidden_by: str, hint: str, name: str, sub: Subscription) -> TargetError:
+    """Return the error that an entry with this name has no effect, because of `hidden_by`."""
+    message = f"the entry {name} has no effect: {hidden_by} sets the image later"
+    return TargetError(message, hint=hint, subject=sub.path or "/")
 
 
-class _Given(NamedTuple):
+class _SourceImages(NamedTuple):
     """`kustomize.images` as Argo CD uses it."""
 
     replacements: Sequence[Replacement]
-    where: str
-    way_out: str
+    name: str  # of the field, in messages
+    hint: str
 
 
-def _images(files: Files, sub: Subscription) -> _Given:
+def _source_images(files: Files, sub: Subscription) -> _SourceImages:
     """Return the source's `kustomize.images`, from the spec or the last override file with them."""
     field = "spec.source.kustomize.images"
     images = sub.source.images
-    where = f"{field} in the Application"
-    way_out = f"remove the image from {field}, in Git and in the live Application"
+    name = f"{field} in the Application"
+    hint = f"remove the image from {field}, in Git and in the live Application"
     for path in _override_files(sub, sub.source):
-        listed = mapping(_plain_of(files, path), "kustomize").get("images")
-        if isinstance(listed, list):
-            images = tuple(item for item in listed if isinstance(item, str))
-            where = f"kustomize.images in {path}"
-            way_out = f"remove the image from {path}"
-    return _Given(override_kustomize.given_replacements(images), where, way_out)
+        images_in_file = mapping(_plain_of(files, path), "kustomize").get("images")
+        if isinstance(images_in_file, list):
+            images = tuple(item for item in images_in_file if isinstance(item, str))
+            name = f"kustomize.images in {path}"
+            hint = f"remove the image from {path}"
+    return _SourceImages(override_kustomize.given_replacements(images), name, hint)
 
 
 def _override_files(sub: Subscription, source: Source) -> list[str]:
@@ -678,6 +771,7 @@ def in_repository(source: Source, sub: Subscription) -> bool:
 
 
 def _is_helm(files: Files, source: Source) -> bool:
+    """Return whether a source is a Helm chart, as its spec says or else its files."""
     kind = source.kind or source.section
     if kind:
         return kind == "Helm"
@@ -690,20 +784,28 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
             return True  # the file may belong to a chart that it depends on
-        unknown = [name for name in source.value_files if _UNKNOWN.search(name.lstrip("$"))]
-        return any(_may_stand_for(sub, source, name) for name in unknown)
-    is_in_source = not source.path or sub.path.startswith(f"{source.path}/")
-    return not source.ref and in_repository(source, sub) and is_in_source
+        for name in source.value_files:
+            has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
+            if has_variable_or_glob and _may_match(sub, source, name):
+                return True
+        return False
+    if source.ref or not in_repository(source, sub):
+        return False
+    return source.path == "" or sub.path.startswith(f"{source.path}/")
 
 
-def _may_stand_for(sub: Subscription, source: Source, name: str) -> bool:
-    """Return whether a name with variables or globs may match the written file."""
-    if name.startswith("$"):  # $ref/path, or a variable
-        ref, _, path_in_ref = name[1:].partition("/")
-        if any(other.ref == ref for other in sub.application.sources):
-            name = f"/{path_in_ref}"
-    folder = "" if name.startswith("/") else source.path
-    joined = posixpath.join("/", folder, name.lstrip("/"))
+def _may_match(sub: Subscription, source: Source, value_file: str) -> bool:
+    """Return whether an entry of `valueFiles` with variables or globs may mean the written file.
+
+    Each variable or glob may stand for any text.
+    """
+    if value_file.startswith("$"):  # $ref/path, or a variable
+        ref, _, path_in_ref = value_file[1:].partition("/")
+        refs = {other_source.ref for other_source in sub.application.sources}
+        if ref in refs:
+            value_file = f"/{path_in_ref}"
+    folder = "" if value_file.startswith("/") else source.path
+    joined = posixpath.join("/", folder, value_file.lstrip("/"))
     path = posixpath.normpath(joined).lstrip("/")
     literal_parts = re.split(r"\$\{[^}]*\}|\$\w+|\*\*/?|[*?]|\[[^\]]*\]", path)
     pattern = ".*".join(map(re.escape, literal_parts))
@@ -727,12 +829,15 @@ def _values_files_of(sub: Subscription, source: Source) -> list[str]:
 
 
 def _path_of(sub: Subscription, source: Source, name: str) -> str | None:
-    """Return the path of a values file in the written repository, or None if it is elsewhere."""
+    """Return the path of a values file in the written repository, or None if it is elsewhere.
+
+    `name` is its entry in the source's `valueFiles`.
+    """
     try:
         if name.startswith("$"):  # $ref/path
             ref, _, path_in_repo = name[1:].partition("/")
-            of_ref = [other for other in sub.application.sources if other.ref == ref]
-            if not of_ref or normal_url(of_ref[0].repo) != normal_url(sub.repo):
+            repos = [other.repo for other in sub.application.sources if other.ref == ref]
+            if not repos or normal_url(repos[0]) != normal_url(sub.repo):
                 return None
             return inside("", path_in_repo)
         if "://" in name or not in_repository(source, sub):
@@ -749,6 +854,7 @@ def _plain_of(files: Files, path: str) -> Any:
 
 @lru_cache(maxsize=256)  # several images of an Application have the same layers
 def _values_in(values: str) -> Any:
+    """Return the data in YAML text, or None if it is empty or broken."""
     try:
         return plain(values) if values.strip() else None
     except Malformed:  # Argo CD reports it

@@ -172,17 +172,18 @@ class LandedApplication:
         """Whether Argo CD will see this exact commit,
         because it is on a branch that the Application follows.
         """
-        heads = {
+        head_branches = {
             decision.head
             for decision in self.decisions
             if decision.head not in ("", decision.branch)
         }
-        if not heads:  # it is on the branch that Argo CD deploys
+        if not head_branches:  # it is on the branch that Argo CD deploys
             return True
-        sources = self.application.sources
         url = normal_url(self.repo)
-        followed = {source.revision for source in sources if normal_url(source.repo) == url}
-        return bool(heads & followed)
+        followed_branches = {
+            source.revision for source in self.application.sources if normal_url(source.repo) == url
+        }
+        return not head_branches.isdisjoint(followed_branches)
 
     @property
     def written(self) -> bool:
@@ -287,13 +288,14 @@ def grouped_by_application(
     commit: str,
 ) -> tuple[LandedApplication, ...]:
     """Group the decisions of a commit by Application."""
-    by_app: dict[str, list[Decision]] = {}
+    decisions_by_app: dict[str, list[Decision]] = {}
     for decision in decisions:
-        by_app.setdefault(decision.subscription.application.key, []).append(decision)
+        app = decision.subscription.application
+        decisions_by_app.setdefault(app.key, []).append(decision)
     landed = []
-    for group in by_app.values():
-        app = group[0].subscription.application
-        landed.append(LandedApplication(app, repo, commit, tuple(group)))
+    for decisions_of_app in decisions_by_app.values():
+        app = decisions_of_app[0].subscription.application
+        landed.append(LandedApplication(app, repo, commit, tuple(decisions_of_app)))
     return tuple(landed)
 
 
@@ -399,10 +401,8 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
     `branch` is its base branch, if known.
     """
-    return failed(
-        Decision(sub, image, Verdict("error", error.rule, ""), branch=branch, head=branch),
-        error,
-    )
+    verdict = Verdict("error", error.rule, "")
+    return failed(Decision(sub, image, verdict, branch=branch, head=branch), error)
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
@@ -412,6 +412,11 @@ def failed(decision: Decision, error: TaskError) -> Decision:
         current = replace(current, file=error.subject)
     verdict = Verdict.of(error.trouble)
     return replace(decision, judged=verdict, current=current)
+
+
+def with_reason(decision: Decision, because: str) -> Decision:
+    """Return the decision with a different reason."""
+    return replace(decision, judged=replace(decision.judged, because=because))
 
 
 def change_of(

@@ -30,6 +30,7 @@ from task.deciding.weigh import (
     key_of,
     question_about,
     registry_error,
+    unless_too_young,
 )
 from task.editors import EDITORS
 from task.editors.file_text import identity_of, split_tag
@@ -53,10 +54,9 @@ from task.model import (
     Written,
 )
 from task.policy.builds import active, alike, hold_text
-from task.policy.judge import objection, too_young, young_until
+from task.policy.judge import objection
 from task.policy.strategies import needs
-from task.repository_config.config import RepositoryConfig, refuse_stricter
-from task.timestamps import epoch_seconds
+from task.repository_config.config import RepositoryConfig, last_to_end, refuse_stricter
 
 OF_ORDER = ("not-newer", "superseded")  # allowed for people, unless the config refuses them
 
@@ -107,26 +107,34 @@ class NotJudged:
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
-    """Pair the entries on both sides that have the same Application and alias."""
+    """Pair the entries on both sides that have the same Application and alias.
+
+    If several entries have the same alias, those that are written to the same place are paired
+    first. Entries that exist on only one side are in a pair without the other side.
+    """
     unpaired: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
         unpaired.setdefault(_entry_key(sub), []).append(sub)
+
     pairs: list[Pair] = []
     moved_or_new: list[Subscription] = []
     for sub in after:
-        same_key = unpaired.get(_entry_key(sub), [])
-        unmoved = next((other for other in same_key if _place(other) == _place(sub)), None)
-        if unmoved is None:
+        same_alias = unpaired.get(_entry_key(sub), [])
+        unmoved = [entry for entry in same_alias if _place(entry) == _place(sub)]
+        if unmoved:
+            same_alias.remove(unmoved[0])
+            pairs.append(Pair(unmoved[0], sub))
+        else:
             moved_or_new.append(sub)
-            continue
-        same_key.remove(unmoved)
-        pairs.append(Pair(unmoved, sub))
+
     for sub in moved_or_new:
-        same_key = unpaired.get(_entry_key(sub), [])
-        moved_from = same_key.pop(0) if same_key else None
+        same_alias = unpaired.get(_entry_key(sub), [])
+        moved_from = same_alias.pop(0) if same_alias else None
         pairs.append(Pair(moved_from, sub))
-    removed = [sub for subs in unpaired.values() for sub in subs]
-    return pairs + [Pair(sub, None) for sub in removed]
+
+    for removed in unpaired.values():
+        pairs += [Pair(sub, None) for sub in removed]
+    return pairs
 
 
 def _entry_key(sub: Subscription) -> tuple[str, str]:
@@ -157,65 +165,80 @@ def _with_other_places(
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
-    """Add the versions in the other places that the same update would write."""
+    """Add the versions in the other places that the same update would write.
+
+    Only manifests and Flux resources can have the image in several places. To find these places,
+    write a tag that no image has, and look at the texts that it replaces.
+    """
     if kind not in ("manifests", "flux"):
         return in_target
-    another = replace(sub.entry.image, tag="another", digest="")
-    _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), another)
-    replaced_texts = [edit.old for edit in edits if ":" in edit.old or "/" in edit.old]
-    images = map(live_image, replaced_texts)
-    versions = dict.fromkeys(image.version for image in images if image and image.version)
-    other_versions = tuple(version for version in versions if version != in_target.version)
-    return replace(in_target, also=other_versions)
+    probe = replace(sub.entry.image, tag="another", digest="")
+    _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), probe)
+
+    other_versions: list[str] = []
+    for edit in edits:
+        may_be_image = ":" in edit.old or "/" in edit.old
+        image = live_image(edit.old) if may_be_image else None
+        if image is None or image.version in ("", in_target.version):
+            continue
+        if image.version not in other_versions:
+            other_versions.append(image.version)
+    return replace(in_target, also=tuple(other_versions))
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
     """Return how a change affects an entry, or None if its version and name do not change."""
     sub = pair.effective
     sub_before = pair.before or sub
+
     old_or_error = _reading_or_error(sides.base, sub_before, terms)
     new = _reading_or_error(sides.merged, sub, terms)
     if isinstance(new, TaskError):
-        return _cannot_be_read(pair, old_or_error, new, sides)
+        return _unreadable_entry(pair, old_or_error, new, sides)
     old = Reading() if isinstance(old_or_error, TaskError) else old_or_error
-    if not new.version:
-        if not old.version:
-            return None
-        removed = TargetError("the change removes its version", subject=new.file or old.file)
-        return NotJudged(pair, removed, broken=False)
-    hidden = _hidden_error(sides.merged, sub)
-    newly_hidden = hidden is not None and _hidden_error(sides.base, sub_before) is None
-    is_touched = newly_hidden or names_another_version(old, new, sub)
-    if not is_touched:
+    if not new.version and not old.version:
         return None
-    if hidden is not None:
-        return NotJudged(pair, hidden, broken=True)
+    if not new.version:
+        error = TargetError("the change removes its version", subject=new.file or old.file)
+        return NotJudged(pair, error, broken=False)
+
+    hidden_error = _hidden_error(sides.merged, sub)
+    becomes_hidden = hidden_error is not None and _hidden_error(sides.base, sub_before) is None
+    if not becomes_hidden and not names_another_version(old, new, sub):
+        return None
+    if hidden_error is not None:
+        return NotJudged(pair, hidden_error, broken=True)
+
     kind = resolve(sub, sides.merged)
     in_git = _reading_or_nothing(sides.base, sub_before, terms)
     return Touched(pair, kind, in_git, old, new)
 
 
-def _cannot_be_read(
-    pair: Pair, old: Reading | TaskError, new: TaskError, sides: Sides
+def _unreadable_entry(
+    pair: Pair,
+    old_or_error: Reading | TaskError,
+    new_error: TaskError,
+    sides: Sides,
 ) -> NotJudged | None:
     """Return an entry that cannot be read after the change, or None if the change is unrelated.
 
-    `old` is the reading or the error before the change, and `new` is the error after it.
+    `old_or_error` is the reading or the error before the change, and `new_error` is the error
+    after it.
     """
-    was_readable = not isinstance(old, TaskError)
+    was_readable = not isinstance(old_or_error, TaskError)
     is_new_entry = pair.before is None
-    has_another_error = not is_new_entry and str(old) != str(new)
-    if was_readable or has_another_error:
+    has_different_error = not is_new_entry and str(old_or_error) != str(new_error)
+    if was_readable or has_different_error:
         # A `SourceError` means that the change removes the target, rather than breaking it.
-        return NotJudged(pair, new, broken=not isinstance(new, SourceError))
-    if is_new_entry or _changes_above(pair.effective.path, sides.paths):
-        return NotJudged(pair, new, broken=False)
+        return NotJudged(pair, new_error, broken=not isinstance(new_error, SourceError))
+    if is_new_entry or _is_at_or_below(pair.effective.path, sides.paths):
+        return NotJudged(pair, new_error, broken=False)
     return None  # it was already unreadable for the same reason
 
 
-def _changes_above(path: str, changed: Collection[str]) -> bool:
-    """Return whether a submodule or link that contains the path has changed."""
-    return any(f"{path}/".startswith(f"{folder}/") for folder in changed)
+def _is_at_or_below(path: str, changed_paths: Collection[str]) -> bool:
+    """Return whether a changed path is this path, or a submodule or link that contains it."""
+    return any(f"{path}/".startswith(f"{changed}/") for changed in changed_paths)
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
@@ -226,14 +249,14 @@ def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """
     if pair.before is None or pair.after is None or pair.before == pair.after:
         return None
-    touched = touched_entry(Pair(pair.before, None), sides, terms)
-    if not isinstance(touched, Touched):
+    at_old_place = touched_entry(Pair(pair.before, None), sides, terms)
+    if not isinstance(at_old_place, Touched):
         return None
     at_new_place = _reading_or_error(sides.merged, pair.after, terms)
     if isinstance(at_new_place, TaskError):
-        return touched
-    if names_another_version(touched.new, at_new_place, pair.after):
-        return touched
+        return at_old_place
+    if names_another_version(at_old_place.new, at_new_place, pair.after):
+        return at_old_place
     return None  # the same version is judged at the new place
 
 
@@ -275,29 +298,31 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
     return old_identity != new_identity
 
 
-def _more_versions(old: Reading, new: Reading) -> list[str]:
-    """Return the versions in the image's other entries that the base does not have."""
-    return sorted(set(new.also) - {old.tag, old.version, *old.also})
-
-
 def candidates(touched: Touched) -> list[Image]:
-    """Return the versions that the change writes."""
+    """Return the versions that the change writes.
+
+    The image may have more entries in the same target (`Reading.also`). The main entry's version
+    is left out if only these other entries change.
+    """
     sub = touched.pair.effective
-    of_other_entries = [
-        sub.image_at(Written(*split_tag(text))) for text in _more_versions(touched.old, touched.new)
-    ]
-    own_old = replace(touched.old, also=())
-    own_new = replace(touched.new, also=())
-    own_changes = names_another_version(own_old, own_new, sub)
-    if of_other_entries and not own_changes:
-        return of_other_entries
-    return [sub.image_at(own_new), *of_other_entries]
+    old = touched.old
+    new = touched.new
+    versions_in_base = {old.tag, old.version, *old.also}
+    other_images: list[Image] = []
+    for version in sorted(set(new.also) - versions_in_base):
+        tag, digest = split_tag(version)
+        other_images.append(sub.image_at(Written(tag, digest)))
+
+    main_entry_changes = names_another_version(replace(old, also=()), replace(new, also=()), sub)
+    if other_images and not main_entry_changes:
+        return other_images
+    return [sub.image_at(new), *other_images]
 
 
 def asks_of(touched: Touched) -> list[Ask]:
     """Return an ask for the entry after the change, and one for the entry before it.
 
-    The repository's config is applied to both.
+    The caller applies the repository's config to both (see `governed_pair`).
     """
     subs = (touched.pair.after, touched.pair.before)
     images = tuple(candidates(touched))
@@ -315,22 +340,23 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(None, subs[0])
     if pair.after is None:
         return Pair(subs[0], None)
+
     after, before = subs
-    config_pins_before = before.policy.pin_digest and not pair.before.policy.pin_digest
-    freezes = [sub.freeze for sub in subs if sub.freeze]
-    policy = replace(
+    annotation_pins_before = pair.before.policy.pin_digest
+    config_pins_before = before.policy.pin_digest and not annotation_pins_before
+    strict_policy = replace(
         after.policy,
         pin_digest=after.policy.pin_digest or config_pins_before,
         minimum_age=max(after.policy.minimum_age, before.policy.minimum_age),
     )
-    strict = replace(
+    strict_after = replace(
         after,
-        policy=policy,
-        freeze=max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None),
+        policy=strict_policy,
+        freeze=last_to_end(sub.freeze for sub in subs if sub.freeze),
         writes=tuple(dict.fromkeys((*after.writes, *before.writes))),
         demands=tuple(dict.fromkeys((*after.demands, *before.demands))),
     )
-    return Pair(before, strict)
+    return Pair(before, strict_after)
 
 
 @dataclass(frozen=True)
@@ -352,19 +378,22 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
     sub_before = touched.pair.before or sub
     old_key = key_of(sub_before)
     new_key = key_of(sub)
+
     base = _states_in(sides.base, sub_before)
     change = _states_after(touched.pair, sides)
     before = base.in_file.images.get(old_key, Memory())
     after = change.in_file.images.get(new_key, Memory())
-    # If the base's file has a hold, the change decides whether the hold stays.
+
     memory = base.with_memory_branch.images.get(old_key, Memory())
-    if before.hold:
-        memory_after = change.with_memory_branch.images.get(new_key, Memory())
-        memory = replace(memory, hold=memory_after.hold)
     hold_on_all = base.with_memory_branch.hold
+    # If the base's file has a hold, the change decides whether the hold stays.
+    if before.hold:
+        memory_in_change = change.with_memory_branch.images.get(new_key, Memory())
+        memory = replace(memory, hold=memory_in_change.hold)
     if base.in_file.hold:
         hold_on_all = change.with_memory_branch.hold
     state = State(hold_on_all, {**base.with_memory_branch.images, old_key: memory})
+
     hold_after = active(after.hold, now) or active(change.in_file.hold, now)
     return Memories(state, before, after, hold_after)
 
@@ -378,14 +407,15 @@ class _States:
 
 
 def _states_after(pair: Pair, sides: Sides) -> _States:
-    """Return the state in the change, which is at the old path if it did not move with the
-    target.
+    """Return the entry's state after the change.
+
+    If the change moves the target, its state file may still be at the old path.
     """
     snapshot = replace(sides.merged, memory_files=sides.base.memory_files)
     states = _states_in(snapshot, pair.effective)
-    if pair.after and pair.before and states.in_file == NOTHING:
-        return _states_in(snapshot, pair.before)
-    return states
+    if pair.before is None or pair.after is None or states.in_file != NOTHING:
+        return states
+    return _states_in(snapshot, pair.before)
 
 
 def _states_in(snapshot: Snapshot, sub: Subscription) -> _States:
@@ -450,23 +480,25 @@ def situation_of_change(version: Version, judging: Judging) -> Situation:
 def offer_of(version: Version) -> Offer:
     """Return a version as an offer, with its build if the change records it in the state file."""
     image = version.image
-    newest = version.memories.after.written
+    recorded = version.memories.after.written
+    is_newly_recorded = recorded != version.memories.before.written
     build = Build()
-    if newest and newest != version.memories.before.written and alike(newest, image):
-        build = newest.build
+    if recorded and is_newly_recorded and alike(recorded, image):
+        build = recorded.build
     return Offer(image, build, pinned=bool(image.digest), promoted=version.promoted)
 
 
 def is_rollback(version: Version) -> bool:
     """Return whether the change is a rollback that its state file describes.
 
-    If a rollback is repeated because someone restored the other version, the state file does not
-    change.
+    The change does not have to add this description: if someone restored the other version and the
+    rollback is repeated, the state file already has it.
     """
-    meant = version.memories.after.rollback
-    if meant is None or not alike(meant, version.image):
+    recorded = version.memories.after.rollback
+    if recorded is None:
         return False
-    return meant.was == version.touched.in_git.version
+    starts_at_current = recorded.was == version.touched.in_git.version
+    return starts_at_current and alike(recorded, version.image)
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
@@ -483,47 +515,59 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
     sub = situation.subscription
     check = judging.terms.check
     offer = offer_of(version)
-    about = question_about(sub, offer.image)
-    if check == "never" or objection(offer.image.tag, sub.policy) or is_rollback(version):
+    if check == "never" or is_rollback(version):
         return []
+    is_refused_anyway = objection(offer.image.tag, sub.policy) is not None
+    if is_refused_anyway:
+        return []
+
+    question = question_about(sub, offer.image)
     needed = list(facts_needed_by_offer(sub, offer, situation.in_git, situation.memory, check))
     if offer.image.digest:
-        needed.append((about, "exists"))
+        needed.append((question, "exists"))
     age_is_known = offer.build.created or offer.promoted
     if sub.policy.minimum_age and not age_is_known:
-        needed.append((about, "created"))
+        needed.append((question, "created"))
     return needed
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
-    """Return what a run would decide about a version that a change writes."""
+    """Return what a run would decide about a version that a change writes.
+
+    The first check that refuses the version decides. Only an accepted version has warnings.
+    """
     touched = version.touched
     image = version.image
     situation = situation_of_change(version, judging)
+
     try:
         _refuse_files(touched, judging)
     except TaskError as error:
         decision = error_decision(touched.pair.effective, image, error, judging.sides.base.branch)
         return Judgement(touched, Move(replace(decision, current=touched.old, kind=touched.kind)))
     if is_rollback(version):
-        return _rolled_back(version, situation, judging)
-    if denied := _denied(version, situation):
-        return Judgement(touched, denied)
+        return _judged_rollback(version, situation, judging)
+    if version.denied is not None:
+        return Judgement(touched, _denied_move(image, version.denied, situation))
+    refusal = _unfit_for_git(touched, image, judging)
+    if refusal is not None:
+        return Judgement(touched, Move(situation.decision(image, refusal)))
+
     offer = offer_of(version)
-    if verdict := _unfit_for_git(touched, image, judging):
-        return Judgement(touched, Move(situation.decision(image, verdict)))
     decision, warnings = _by_rules_and_order(offer, situation, judging)
     source = offer.promoted.source if offer.promoted else ""
     decision = replace(decision, candidate=image, built=image.digest, source=source)
     if decision.verdict == "update":
-        decision = _unless_too_young(decision, offer, situation)
+        decision = _by_minimum_age(decision, offer, situation)
     if decision.verdict == "update":
         decision = _unless_unanswered(decision, version, judging)
     if decision.verdict != "update":
         return Judgement(touched, Move(decision))
-    if hold := situation.hold:
-        held = replace(decision, judged=_held(image, hold, situation))
-        return Judgement(touched, Move(held, hold=hold))
+
+    hold = situation.hold
+    if hold is not None:
+        held_decision = replace(decision, judged=_held(image, hold, situation))
+        return Judgement(touched, Move(held_decision, hold=hold))
     warnings += _loosened(touched, image)
     return Judgement(touched, Move(decision, offer.build), warnings)
 
@@ -578,30 +622,34 @@ def _by_rules_and_order(
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     warnings: tuple[Problem, ...] = ()
-    decision = by_the_rules(offer, answer, situation)
-    only_warn = decision.rule == "not-newer" and "not-newer" not in judging.refused
-    if only_warn:
-        warnings = (_older_version_problem(decision),)
+
+    by_rules = by_the_rules(offer, answer, situation)
+    is_allowed_for_people = by_rules.rule == "not-newer" and "not-newer" not in judging.refused
+    if is_allowed_for_people:
+        warnings = (_older_version_problem(by_rules),)
         terms = replace(situation.terms, allow_downgrade=True)
-        decision = by_the_rules(offer, answer, replace(situation, terms=terms))
-    if decision.verdict == "unchanged":  # in a different form, such as without a digest
+        by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
+    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
         because = "the same version in another form"
-        decision = replace(decision, judged=Verdict("update", "admitted", because))
-    if decision.verdict != "update":
-        return decision, ()
-    image = offer.image
-    version = Written(image.tag, image.digest, offer.build)
-    ordered = by_the_order(decision, version, answer, situation, offer.promoted)
-    if ordered.verdict == "refuse" and ordered.rule not in judging.refused:
-        warnings += (_older_version_problem(ordered),)
-        return replace(decision, unchecked=ordered.unchecked), warnings
-    if ordered.verdict == "error" and not judging.refused:  # the order would be only a warning
-        return decision, warnings
-    return ordered, warnings
+        by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
+    if by_rules.verdict != "update":
+        return by_rules, ()
+
+    version = Written(offer.image.tag, offer.image.digest, offer.build)
+    by_order = by_the_order(by_rules, version, answer, situation, offer.promoted)
+    if by_order.verdict == "refuse" and by_order.rule not in judging.refused:
+        warnings += (_older_version_problem(by_order),)
+        return replace(by_rules, unchecked=by_order.unchecked), warnings
+    # If the config does not refuse older versions, an unknown order cannot block the change.
+    if by_order.verdict == "error" and not judging.refused:
+        return by_rules, warnings
+    return by_order, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
-    """Return the warning about a version that is older, from a run's refusal of it."""
+    """Return the warning about an older version. `decision` is the one by which a run would refuse
+    it.
+    """
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
@@ -612,17 +660,18 @@ def _older_version_problem(decision: Decision) -> Problem:
     return Problem(Trouble.warning(decision.rule, message, hint), application=sub.application.key)
 
 
-def _denied(version: Version, situation: Situation) -> Move | None:
-    """Return the decision about a version that is not what the commit message says, or None."""
-    if version.denied is None:
-        return None
-    decision = situation.decision(version.image, Verdict("refuse", "source", ""))
-    if isinstance(version.denied, TaskError):
-        return Move(failed(decision, version.denied))
-    return Move(replace(decision, judged=version.denied))
+def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation) -> Move:
+    """Return the move for a version that is not the promotion that it claims to be.
+
+    `denied` is the reason, or the error that prevents the check.
+    """
+    decision = situation.decision(image, Verdict("refuse", "source", ""))
+    if isinstance(denied, TaskError):
+        return Move(failed(decision, denied))
+    return Move(replace(decision, judged=denied))
 
 
-def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) -> Decision:
+def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> Decision:
     """Return the decision, or the refusal of a version that is too young or has no date.
 
     A promoted version's age is its age in the source.
@@ -634,22 +683,20 @@ def _unless_too_young(decision: Decision, offer: Offer, situation: Situation) ->
     if not age:
         return decision
     answer = situation.facts.answers.get(question_about(sub, offer.image))
-    created = offer.build.created or (answer.created if answer else "")
-    if not created and answer and answer.error:
-        return decision  # `_unless_unanswered` reports the error
-    allowed_from = young_until(created, age, situation.terms.now) if created else ""
-    is_old_enough = bool(created) and not allowed_from
-    if is_old_enough:
-        return decision
-    return replace(decision, judged=too_young(offer.image.version, age, allowed_from))
+    created = offer.build.created
+    if not created and answer is not None:
+        created = answer.created
+        if not created and answer.error:
+            return decision  # `_unless_unanswered` reports the error
+    return unless_too_young(decision, created, age, situation.terms.now)
 
 
 def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
     """Return the decision, or an error if a required registry query failed."""
     for question, fact in facts_needed_by_version(version, judging):
-        answer = judging.facts.answers.get(replace(question, facts=()))
         if fact == "created" and not _requires_date(version, judging):
             continue
+        answer = judging.facts.answers.get(replace(question, facts=()))
         if answer and answer.error:
             return registry_error(decision, answer.error)
     return decision
@@ -670,25 +717,31 @@ def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
     return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {way}")
 
 
-def _rolled_back(version: Version, situation: Situation, judging: Judging) -> Judgement:
-    """Return the decision about a rollback. Neither a person's hold nor the order blocks it."""
+def _judged_rollback(version: Version, situation: Situation, judging: Judging) -> Judgement:
+    """Return the decision about a rollback.
+
+    A person's hold or the order of builds does not block it. A freeze does, unless the change also
+    sets a hold, and so does a version that does not exist.
+    """
     touched = version.touched
     image = version.image
     memories = version.memories
-    freeze = situation.subscription.freeze
     because = f"rolled back from {touched.old.version or 'nothing'}"
     decision = situation.decision(image, Verdict("update", "admitted", because))
+
+    freeze = situation.subscription.freeze
     if freeze and memories.hold_after is None:
-        held = _held(image, freeze, situation)
-        return Judgement(touched, Move(replace(decision, judged=held), hold=freeze))
+        held_decision = replace(decision, judged=_held(image, freeze, situation))
+        return Judgement(touched, Move(held_decision, hold=freeze))
+
     doubt = _doubt_about_existence(touched, image, situation, judging.sides.base)
     if isinstance(doubt, TaskError):
         return Judgement(touched, Move(registry_error(decision, doubt)))
-    if doubt:
+    if doubt is not None:
         return Judgement(touched, Move(replace(decision, judged=doubt)))
-    warnings: tuple[Problem, ...] = ()
-    if memories.after.rollback == memories.before.rollback:
-        warnings = (_repeated_rollback(touched, image),)
+
+    is_repeated = memories.after.rollback == memories.before.rollback
+    warnings = (_repeated_rollback(touched, image),) if is_repeated else ()
     return Judgement(touched, Move(decision, rolled_back=True), warnings)
 
 
@@ -715,17 +768,21 @@ def _doubt_about_existence(
     """
     sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
+    path = touched.old.file
     try:
-        for _, text in situation.facts.earlier(touched.old.file, TEXTS_FOR_A_TAG, ()):
-            earlier = earlier_reading(snapshot.files, target, touched.old.file, text)
+        for _commit, text in situation.facts.earlier(path, TEXTS_FOR_A_TAG, ()):
+            earlier = earlier_reading(snapshot.files, target, path, text)
             if earlier and (earlier.tag, earlier.digest) == (image.tag, image.digest):
                 return None
     except TaskError as error:
         return error
+
     answer = situation.facts.exists(replace(question_about(sub, image), facts=("exists",)))
-    if answer and answer.error:
+    if answer is None:  # the registry is not queried
+        return None
+    if answer.error:
         return answer.error
-    if answer and not answer.exists:
+    if not answer.exists:
         because = f"{image.version} is neither in Git's history nor in the registry"
         return Verdict("refuse", "not-in-registry", because)
     return None
@@ -737,9 +794,10 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
     after = touched.pair.after
     if before is None or after is None:
         return ()
-    refusal = objection(image.tag, before.policy)
-    reasons = [refusal.because] if refusal else []
-    reasons += _dropped_requirements(before, after)
+    reasons = _dropped_requirements(before, after)
+    refusal_by_base = objection(image.tag, before.policy)
+    if refusal_by_base:
+        reasons.insert(0, refusal_by_base.because)
     if not reasons:
         return ()
     names = ", ".join(_changed_annotations(before, after)) or "its annotations"
@@ -772,7 +830,9 @@ _MOST_ANNOTATIONS = 5  # named in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:
-    """Return the first of the annotations that differ, in alphabetical order."""
+    """Return the annotations that differ, in alphabetical order, but not more than fit in a
+    warning.
+    """
     old = before.application.annotations
     new = after.application.annotations
     changed = [key for key in {*old, *new} if old.get(key) != new.get(key)]
@@ -788,17 +848,18 @@ def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     path = touched.new.file
     if path not in snapshot.files:
         return 0
-    another = replace(sub.entry.image, tag="another", digest="")
+    probe = replace(sub.entry.image, tag="another", digest="")
     target = target_of(sub, touched.kind, carry=terms.carry)
     try:
-        edited_files, _ = EDITORS[touched.kind].write(snapshot.files, target, another)
+        edited_files, _ = EDITORS[touched.kind].write(snapshot.files, target, probe)
     except TaskError:
         return 0
     if path not in edited_files:
         return 0
     lines = snapshot.files[path].text.split("\n")
     edited_lines = edited_files[path].text.split("\n")
-    for number, (line, edited_line) in enumerate(zip(lines, edited_lines, strict=False), 1):
+    line_pairs = zip(lines, edited_lines, strict=False)
+    for number, (line, edited_line) in enumerate(line_pairs, start=1):
         if line != edited_line:
             return number
     return 0

@@ -27,15 +27,15 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
     """Return the kustomizations and manifests that the kustomization in this folder includes."""
-    paths: dict[str, None] = {}
+    paths: list[str] = []
     for folder in folders_of_tree(files, root):
-        paths |= {posixpath.join(folder, name): None for name in NAMES}
-        for path in _named_paths(files, folder, "resources", "bases", "components"):
+        paths += [posixpath.join(folder, name) for name in NAMES]
+        for path in _listed_paths(files, folder, "resources", "bases", "components"):
             if path.endswith(_MANIFESTS):
-                paths[path] = None
-            else:
-                paths |= {posixpath.join(path, name): None for name in NAMES}
-    return tuple(map(Place, paths))
+                paths.append(path)
+            else:  # a folder with a kustomization
+                paths += [posixpath.join(path, name) for name in NAMES]
+    return tuple(map(Place, dict.fromkeys(paths)))
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
@@ -49,32 +49,38 @@ def lists_after(files: Files, root: str, target: str) -> list[str] | None:
 def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
     """Return the folders in this folder's tree that apply after the target's, in order.
 
-    Return None if the tree does not include the target, or is too deep.
+    Return None if the tree does not include the target, or is too deep. `depth` is the number of
+    folders above this one.
     """
     if folder == target:
         return []
     if depth > _MOST_DEPTH:
         return None
-    components = _named_paths(files, folder, "components")
-    for path in _named_paths(files, folder, "resources", "bases"):
-        inner = _lists_inside(files, path, target, depth + 1)
-        if inner is not None:
-            return [*inner, *_with_components(files, components, depth), folder]
-    for number, path in enumerate(components, 1):
-        inner = _lists_inside(files, path, target, depth + 1)
-        if inner is not None:
+    components = _listed_paths(files, folder, "components")
+
+    # All components apply after the resources.
+    for resource in _listed_paths(files, folder, "resources", "bases"):
+        lists_in_resource = _lists_inside(files, resource, target, depth + 1)
+        if lists_in_resource is not None:
+            return [*lists_in_resource, *_with_nested(files, components, depth), folder]
+
+    # Only later components apply after a component.
+    for number, component in enumerate(components, start=1):
+        lists_in_component = _lists_inside(files, component, target, depth + 1)
+        if lists_in_component is not None:
             later_components = components[number:]
-            return [*inner, *_with_components(files, later_components, depth), folder]
+            return [*lists_in_component, *_with_nested(files, later_components, depth), folder]
     return None
 
 
-def _with_components(files: Files, components: list[str], depth: int) -> Iterator[str]:
+def _with_nested(files: Files, components: list[str], depth: int) -> Iterator[str]:
     """Yield components and their nested components, in the order in which they change resources."""
     if depth > _MOST_DEPTH:
         return
-    for path in components:
-        yield from _with_components(files, _named_paths(files, path, "components"), depth + 1)
-        yield path
+    for component in components:
+        nested_components = _listed_paths(files, component, "components")
+        yield from _with_nested(files, nested_components, depth + 1)
+        yield component
 
 
 def folders_of_tree(files: Files, root: str) -> list[str]:
@@ -89,14 +95,17 @@ def folders_of_tree(files: Files, root: str) -> list[str]:
         if folder in seen:
             continue
         seen[folder] = None
-        components = reversed(_named_paths(files, folder, "components"))
-        folders = [*components, *_named_paths(files, folder, "resources", "bases")]
-        queue += [path for path in folders if not path.endswith(_MANIFESTS)]
+        components = reversed(_listed_paths(files, folder, "components"))
+        listed = [*components, *_listed_paths(files, folder, "resources", "bases")]
+        queue += [path for path in listed if not path.endswith(_MANIFESTS)]
     return list(seen)
 
 
-def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
-    """Return the paths in the repository that a kustomization lists under these keys."""
+def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
+    """Return the paths in the repository that a kustomization lists under these keys.
+
+    URLs and paths outside of the repository are left out. The repository's root is "".
+    """
     data = _kustomization(files, folder)
     paths = []
     for key in keys:
@@ -104,7 +113,8 @@ def _named_paths(files: Files, folder: str, *keys: str) -> list[str]:
             if not isinstance(entry, str) or "://" in entry or entry.startswith("/"):
                 continue
             path = posixpath.normpath(posixpath.join(folder, entry))
-            if not path.startswith(".."):
+            is_outside = path.startswith("..")
+            if not is_outside:
                 paths.append("" if path == "." else path)
     return paths
 
@@ -128,33 +138,46 @@ def _kustomization_in(kustomization: str) -> Any:
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
     """Return an image's version in a tree's manifests, or an empty reading."""
-    short_name = image.repository.rpartition("/")[2]
+    _, _, short_name = image.repository.rpartition("/")
     for folder in folders_of_tree(files, root):
-        for path in _named_paths(files, folder, "resources"):
+        for path in _listed_paths(files, folder, "resources"):
             manifest = files[path].text if path in files else ""
             if short_name not in manifest:  # faster than parsing the manifest
                 continue
-            for running in _images_in(manifest):
-                if running.identity == image.identity and running.version:
-                    return Reading(running.name, running.tag, running.digest)
+            for image_in_manifest in _images_in(manifest):
+                is_same_image = image_in_manifest.identity == image.identity
+                if is_same_image and image_in_manifest.version:
+                    return Reading(
+                        image_in_manifest.name,
+                        image_in_manifest.tag,
+                        image_in_manifest.digest,
+                    )
     return Reading()
 
 
 def names_in_tree(files: Files, root: str) -> set[str]:
-    """Return all image names in a tree, or an empty set if parts of the tree are missing."""
+    """Return all image names in a tree, or an empty set if some of its images are unknown.
+
+    They are unknown if a manifest is missing or in another repository, or if something generates
+    manifests.
+    """
     names: set[str] = set()
     for folder in folders_of_tree(files, root):
         data = _kustomization(files, folder)
-        if not isinstance(data, dict) or set(data) & _GENERATORS:
+        if not isinstance(data, dict):
             return set()
-        for path in _named_paths(files, folder, "resources"):
-            if path.endswith(_MANIFESTS):
-                if path not in files:
-                    return set()
-                names |= {image.name for image in _images_in(files[path].text)}
-        if any("://" in str(element) for element in elements(data, "resources")):
+        has_generator = not _GENERATORS.isdisjoint(data)
+        has_url = any("://" in str(resource) for resource in elements(data, "resources"))
+        if has_generator or has_url:
             return set()
-        names |= {text(mapping, "newName") for mapping in mappings(data, "images")}
+
+        for path in _listed_paths(files, folder, "resources"):
+            if not path.endswith(_MANIFESTS):
+                continue
+            if path not in files:
+                return set()
+            names |= {image.name for image in _images_in(files[path].text)}
+        names |= {text(image, "newName") for image in mappings(data, "images")}
     return names - {""}
 
 
@@ -162,20 +185,20 @@ _GENERATORS = {"helmCharts", "helmChartInflationGenerator", "generators", "trans
 
 
 def _images_in(manifest: str) -> Iterator[Image]:
-    """Yield the image in each `image` field of a manifest. Nothing if the YAML is broken."""
+    """Yield the image in each `image` field of a manifest. If the YAML is broken, yield nothing."""
     try:
-        stack: list[Any] = list(loaded_plain(manifest))
+        unvisited: list[Any] = list(loaded_plain(manifest))
     except Malformed:
         return
     for _ in range(_MOST_VALUES):  # aliases may expand to many more values
-        if not stack:
+        if not unvisited:
             return
-        value = stack.pop()
+        value = unvisited.pop()
         if isinstance(value, list):
-            stack += value
+            unvisited += value
         elif isinstance(value, dict):
             field = value.get("image")
             image = live_image(field) if isinstance(field, str) else None
             if image:
                 yield image
-            stack += value.values()
+            unvisited += value.values()

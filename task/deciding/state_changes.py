@@ -29,18 +29,21 @@ def state_changes(
         app = called.get(path, "")
         app_in_text = app or posixpath.basename(path).removesuffix(".state")
         try:
-            new = own_states(merged, path)
+            new_states = own_states(merged, path)
         except TaskError as error:
             problems.append(Problem(error.trouble, application=app, place=f"{path}:1"))
             continue
-        old = _states_or_none(base, path)
-        for file in sorted({*old, *new}):
-            sentences = _of_file(old.get(file, NOTHING), new.get(file, NOTHING), app_in_text)
+        old_states = _states_or_none(base, path)
+        for file in sorted({*old_states, *new_states}):
+            old = old_states.get(file, NOTHING)
+            new = new_states.get(file, NOTHING)
+            sentences = _state_sentences(old, new, app_in_text)
             problems += [_warning(app, sentence, path) for sentence in sentences]
     return tuple(problems)
 
 
 def _warning(app: str, sentence: str, path: str) -> Problem:
+    """Return a warning about a change to a state file. `sentence` says what the change does."""
     return Problem(
         Trouble.warning("held", f"the change {sentence}", _HINT),
         application=app,
@@ -56,36 +59,42 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
         return {}
 
 
-def _of_file(old: State, new: State, app: str) -> list[str]:
-    """Return sentences about the changes to the state of one write-back file."""
-    sentences = _of_hold(old.hold, new.hold, app)
+def _state_sentences(old: State, new: State, app: str) -> list[str]:
+    """Return sentences about the changes to the state of one write-back file.
+
+    They continue a sentence that starts with "the change".
+    """
+    sentences = _hold_sentences(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
-        before = old.images.get(key, Memory())
-        after = new.images.get(key, Memory())
-        sentences += _of_hold(before.hold, after.hold, f"{key} in {app}")
-        sentences += _of_memory(before, after, f"{key} in {app}")
+        old_memory = old.images.get(key, Memory())
+        new_memory = new.images.get(key, Memory())
+        image = f"{key} in {app}"
+        sentences += _hold_sentences(old_memory.hold, new_memory.hold, image)
+        sentences += _memory_sentences(old_memory, new_memory, image)
     return sentences
 
 
-def _of_hold(old: Hold | None, new: Hold | None, what: str) -> list[str]:
+def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
     """Return a sentence if the hold on `what`, an Application or image, has changed."""
     if old == new:
         return []
     if new is None:
-        return [f"ends the hold {_named(old)} on {what}"]
+        return [f"ends the hold {_short_reason(old)} on {what}"]
     until = f" until {new.until}" if new.until else ""
     if old is None:
-        return [f"holds {what}{until}: {_named(new)}"]
-    return [f"changes the hold {_named(old)} on {what}: {_named(new)}{until}"]
+        return [f"holds {what}{until}: {_short_reason(new)}"]
+    return [f"changes the hold {_short_reason(old)} on {what}: {_short_reason(new)}{until}"]
 
 
-def _named(hold: Hold | None) -> str:
+def _short_reason(hold: Hold | None) -> str:
     """Return the hold's reason, on one short line."""
-    return shortened(" ".join(hold.reason.split()), 100) if hold else ""
+    if hold is None:
+        return ""
+    return shortened(" ".join(hold.reason.split()), 100)
 
 
-def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
-    """Return sentences about changes that admit or block versions."""
+def _memory_sentences(old: Memory, new: Memory, what: str) -> list[str]:
+    """Return sentences about changes that admit or block versions of `what`, an image."""
     sentences = (
         _deferred_sentence(old, new, what),
         _rollback_sentence(old, new, what),
@@ -97,6 +106,7 @@ def _of_memory(old: Memory, new: Memory, what: str) -> list[str]:
 
 
 def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
+    """Return a sentence if the build that waits for the end of a hold has changed."""
     if old.deferred == new.deferred:
         return ""
     if new.deferred:
@@ -106,17 +116,20 @@ def _deferred_sentence(old: Memory, new: Memory, what: str) -> str:
 
 
 def _rollback_sentence(old: Memory, new: Memory, what: str) -> str:
+    """Return a sentence if the memory has a new rollback."""
     if new.rollback is None or old.rollback == new.rollback:
         return ""
     return f"rolls {what} back from {new.rollback.was or 'nothing'} to {new.rollback.version}"
 
 
 def _replaced_sentence(old: Memory, new: Memory, what: str) -> str:
+    """Return a sentence if versions that were rolled back may be written again."""
     allowed = [version for version in old.replaced if version not in new.replaced]
     return f"allows {and_more(allowed)} of {what} to be written again" if allowed else ""
 
 
 def _failed_sentence(old: Memory, new: Memory, what: str) -> str:
+    """Return a sentence if the list of versions that failed has changed."""
     added = [version for version in new.failed if version not in old.failed]
     if added:
         return f"remembers that {and_more(added)} of {what} failed"
@@ -125,6 +138,7 @@ def _failed_sentence(old: Memory, new: Memory, what: str) -> str:
 
 
 def _newest_sentence(old: Memory, new: Memory, what: str) -> str:
+    """Return a sentence if the newest written build has changed."""
     if old.written is None or old.written == new.written:
         return ""
     newest = new.written.version if new.written else "nothing"

@@ -9,7 +9,7 @@ go back to an older version than the one in the spec, chart, or kustomization.
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -55,15 +55,21 @@ SIGNS: Mapping[str, Kind] = {
 
 def target_places(sub: Subscription) -> tuple[Place, ...]:
     """Return the places that a snapshot must contain to read and write the target."""
-    places: list[Place] = [Place(sub.source.path, "exists")] if _in_own_path(sub) else []
-    if sub.source.kind == "" and sub.target in ("override", "file"):
+    places: list[Place] = []
+    if _in_own_path(sub):
+        places.append(Place(sub.source.path, "exists"))
+
+    is_kind_unknown = sub.source.kind == "" and sub.target in ("override", "file")
+    if is_kind_unknown:  # it depends on which files exist in Git
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
-        return (*places, *EDITORS["helm-override"].places(target_of(sub, "helm-override")))
+        places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
+        return tuple(places)
+
     kind = _kind(sub, {})
     if kind is None:
         return tuple(places)
-    own = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
-    return (*places, *dict.fromkeys(own))
+    of_target = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
+    return (*places, *dict.fromkeys(of_target))
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
@@ -85,8 +91,8 @@ def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
     folder = ""
     for name in path.split("/"):
         folder = posixpath.join(folder, name)
-        file = snapshot.files.get(folder)
-        file_type = NO_FOLDERS.get(file.mode) if file else None
+        entry = snapshot.files.get(folder)
+        file_type = NO_FOLDERS.get(entry.mode) if entry else None
         if file_type:
             message = f"the path {path!r}: {folder} is {file_type}, not a folder"
             raise SourceError(message, hint="set spec.source.path to the actual folder")
@@ -126,6 +132,8 @@ def _kind_by_signs(folder: str, files: Files) -> Kind:
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
     """Return the target for an editor."""
+    own_claim = (sub.entry.alias, sub.entry.image.identity)
+    other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
     return Target(
         kind=kind,
         path=sub.path,
@@ -139,33 +147,31 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
         fallbacks=sub.fallbacks,
         carry=carry,
         managed=sub.managed,
-        others=tuple(
-            claim
-            for claim in sub.claims
-            if (claim.alias, claim.identity) != (sub.entry.alias, sub.entry.image.identity)
-        ),
+        others=tuple(other_claims),
     )
 
 
 def _values_files(sub: Subscription) -> tuple[str, ...]:
     """Return the values files that Helm reads from the written repository, in order."""
     source = sub.source
-    refs = {item.ref: item.repo for item in sub.application.sources if item.ref}
+    repo_by_ref = {item.ref: item.repo for item in sub.application.sources if item.ref}
     names = source.value_files
-    in_source = sub.repo == source.repo and not source.chart
-    if in_source:
+    is_chart_in_repo = sub.repo == source.repo and not source.chart
+    if is_chart_in_repo:
         # an umbrella chart may contain the subchart that the key is for
         subchart, _, _ = sub.keys.tag.partition(".")
         names = (f"charts/{subchart}/values.yaml", "values.yaml", *names)
+
     paths = []
     for name in names:
         if name.startswith("$"):  # $ref/path
             ref, _, path_in_repo = name[1:].partition("/")
-            if refs.get(ref) == sub.repo:
+            if repo_by_ref.get(ref) == sub.repo:
                 paths.append(path_in_repo)
-        elif in_source and "://" not in name:
+        elif is_chart_in_repo and "://" not in name:
             paths.append(posixpath.join("/", source.path, name))
-    return tuple(dict.fromkeys(posixpath.normpath(f"/{path}").lstrip("/") for path in paths))
+    normal_paths = [posixpath.normpath(f"/{path}").lstrip("/") for path in paths]
+    return tuple(dict.fromkeys(normal_paths))
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
@@ -188,14 +194,19 @@ def all_live(sub: Subscription) -> tuple[Image, ...]:
     """Return the live images with the entry's `kustomize.image-name`,
     else those with the entry's own name.
     """
-    live = [image for image in map(live_image, sub.application.live) if image is not None]
+    live_images = [image for image in map(live_image, sub.application.live) if image is not None]
     kustomize_name = sub.keys.kustomize_name
     kustomize_image = live_image(kustomize_name) if kustomize_name else None
-    for wanted in filter(None, (kustomize_image, sub.entry.image)):
-        matching = [image for image in live if image.identity == wanted.identity]
+    if kustomize_image:
+        matching = _with_identity(live_images, kustomize_image.identity)
         if matching:
-            return tuple(matching)
-    return ()
+            return matching
+    return _with_identity(live_images, sub.entry.image.identity)
+
+
+def _with_identity(images: Iterable[Image], identity: str) -> tuple[Image, ...]:
+    """Return the images whose repository in normal form is `identity`."""
+    return tuple(image for image in images if image.identity == identity)
 
 
 def live_reading(sub: Subscription) -> Reading:
@@ -203,9 +214,10 @@ def live_reading(sub: Subscription) -> Reading:
 
     All fields are "" if the image is not in the status.
     """
-    for image in all_live(sub):
-        return Reading(image.name, image.tag, image.digest)
-    return Reading()
+    images = all_live(sub)
+    if not images:
+        return Reading()
+    return Reading(images[0].name, images[0].tag, images[0].digest)
 
 
 _VALUES = "values.yaml"
@@ -217,11 +229,11 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
     if sub.application.live:
         return ()
     if kind in ("helm-override", "helmvalues"):
-        return tuple(map(Place, _value_files(sub)))
+        return tuple(map(Place, _values_files_by_precedence(sub)))
     if kind in ("kustomize-override", "kustomization") and in_repository(sub.source, sub):
-        return tuple(
-            Place(f"{sub.source.path}/{file_name}".lstrip("/")) for file_name in kustomization.NAMES
-        )
+        folder = sub.source.path
+        paths = [f"{folder}/{file_name}".lstrip("/") for file_name in kustomization.NAMES]
+        return tuple(map(Place, paths))
     return ()
 
 
@@ -245,51 +257,62 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
     target = target_of(sub, kind)
     with suppress(TaskError):  # the target's own error is reported where the target is read
         if kind in ("helm-override", "helmvalues"):
-            return _of_helm(files, sub, target)
+            return _helm_reading(files, sub, target)
         if kind in ("kustomize-override", "kustomization"):
-            return _of_kustomize(files, sub, target)
+            return _kustomize_reading(files, sub, target)
         if kind == "plugin-override":
             return overrides.read_below(files, target)
     return Reading()
 
 
-def _of_kustomize(files: Files, sub: Subscription, target: Target) -> Reading:
+def _kustomize_reading(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return the image that Kustomize renders: the outermost list wins, then the manifests."""
-    listed = override_kustomize.read_below(files, target)
-    if listed.version or not in_repository(sub.source, sub):
-        return listed
+    in_override = override_kustomize.read_below(files, target)
+    if in_override.version or not in_repository(sub.source, sub):
+        return in_override
     for folder in folders_of_tree(files, sub.source.path):
         with suppress(TargetError):  # Kustomize reports a broken file
-            listed = kustomization.read(files, replace(target, path=folder))
-            if listed.version:
-                return replace(listed, file="")
+            in_kustomization = kustomization.read(files, replace(target, path=folder))
+            if in_kustomization.version:
+                return replace(in_kustomization, file="")
     return in_manifests(files, sub.source.path, sub.entry.image)
 
 
-def _of_helm(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return the image that Helm gets: each part from the first layer that has it."""
-    layers = [overrides.read_below(files, target), *_layers_of_values(files, sub)]
-    name = next((reading.name for reading in layers if reading.name), "")
-    image = live_image(name) if name else None
+def _helm_reading(files: Files, sub: Subscription, target: Target) -> Reading:
+    """Return the tag and digest that Helm gets, or an empty reading if the values name a different
+    image.
+
+    The name and the version may come from different layers. Each comes from the first one that has
+    it.
+    """
+    layers = [overrides.read_below(files, target), *_readings_of_values(files, sub)]
+    names = [reading.name for reading in layers if reading.name]
+    image = live_image(names[0]) if names else None
     # Charts may have a separate value for the registry.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
-    versioned = next((reading for reading in layers if reading.version), Reading())
-    return Reading(tag=versioned.tag, digest=versioned.digest)
+    for reading in layers:
+        if reading.version:
+            return Reading(tag=reading.tag, digest=reading.digest)
+    return Reading()
 
 
-def _layers_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
-    """Yield each layer of values in order of precedence, highest first."""
+def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
+    """Yield the image in each layer of values, in order of precedence, highest first.
+
+    The Application's own values come before the values files.
+    """
     keys = overrides.names_of(sub.keys)
-    texts = [("", File(sub.source.values))]
-    texts += [(path, files[path]) for path in _value_files(sub) if path in files]
-    for path, file in texts:
-        target = Target("helmvalues", path or _VALUES, keys, sub.entry.image, sub.source)
+    paths = _values_files_by_precedence(sub)
+    layers = [(_VALUES, File(sub.source.values))]
+    layers += [(path, files[path]) for path in paths if path in files]
+    for path, file in layers:
+        target = Target("helmvalues", path, keys, sub.entry.image, sub.source)
         with suppress(TaskError):  # Helm reports a broken file
-            yield helm_values.read({target.path: file}, target)
+            yield helm_values.read({path: file}, target)
 
 
-def _value_files(sub: Subscription) -> list[str]:
+def _values_files_by_precedence(sub: Subscription) -> list[str]:
     """Return the paths of the values files in the written repository,
     in order of precedence, highest first.
     """
@@ -298,8 +321,8 @@ def _value_files(sub: Subscription) -> list[str]:
         with suppress(TaskError):  # it leads out of the repository, which Argo CD reports
             if name.startswith("$"):  # $ref/path
                 ref, _, path_in_repo = name[1:].partition("/")
-                of_ref = [source for source in sub.application.sources if source.ref == ref]
-                if of_ref and normal_url(of_ref[0].repo) == normal_url(sub.repo):
+                repos = [source.repo for source in sub.application.sources if source.ref == ref]
+                if repos and normal_url(repos[0]) == normal_url(sub.repo):
                     paths.append(inside("", path_in_repo))
             elif "://" not in name and in_repository(sub.source, sub):
                 paths.append(inside(sub.source.path, name))

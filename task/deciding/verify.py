@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from task.argocd.owners import accepted
-from task.deciding.job import Move
+from task.deciding.job import Move, with_reason
 from task.deciding.weigh import question_about, registry_error, unchecked
 from task.errors import RepositoryError, TargetError, TaskError, Trouble
-from task.model import Answer, Problem, Question, Subscription, Verdict
+from task.model import Answer, Decision, Problem, Question, Subscription, Verdict
 from task.proof import Proof
 from task.repository_config.config import PATH as CONFIG
 from task.text import and_more
@@ -37,13 +37,14 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves after checking proofs and labels.
 
     An update without the required proof is refused. If the proof cannot be checked, it is an error.
-    If a refused move has an `otherwise`, check and return that move.
+    If a refused move has an alternative (`otherwise`) that passes these checks, return that one.
     """
     checked = _proved(_pinned(moves, last_checks), last_checks)
-    checked = [_doubted(move, last_checks) for move in checked]
+    checked = [_with_proof_of_rollback(move, last_checks) for move in checked]
     if last_checks.labels:
         checked = _labelled(checked, last_checks)
-    alternatives: dict[int, Move] = {}  # by the refused move's index
+
+    alternatives: dict[int, Move] = {}  # of the refused moves, by index
     for index, move in enumerate(moves):
         alternative = move.otherwise
         if alternative and checked[index].decision.verdict == "refuse":
@@ -51,6 +52,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             alternatives[index] = replace(alternative, decision=decision)
     if not alternatives:
         return checked
+
     checked_alternatives = verified(list(alternatives.values()), last_checks)
     for index, alternative in zip(alternatives, checked_alternatives, strict=True):
         if alternative.updates:
@@ -60,9 +62,8 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
 
 def _with_refusal(move: Move, refused: Move) -> Move:
     """Add the refusal of another move to a move's reason."""
-    judged = move.decision.judged
-    judged = replace(judged, because=f"{judged.because}; refused: {refused.decision.because}")
-    return replace(move, decision=replace(move.decision, judged=judged))
+    because = f"{move.decision.because}; refused: {refused.decision.because}"
+    return replace(move, decision=with_reason(move.decision, because))
 
 
 def signed_for_argo(
@@ -74,41 +75,55 @@ def signed_for_argo(
 
     Such a commit at the tip of the branch would block every Application in the project. The commits
     of pull requests do not matter, because Argo CD does not see them.
+
+    `wanted` returns the keys that an Application's project requires, and `keys` returns the keys
+    that sign our commit.
     """
     checked = []
     for move in moves:
-        head = move.decision.head
-        followed = {source.revision for source in move.subscription.application.sources}
-        argo_sees_it = head == move.decision.branch or head in followed
-        required = wanted(move.subscription) if move.changes and argo_sees_it else ()
-        own_keys = keys() if required else ()
-        if not required or accepted(required, own_keys):
+        required_keys: Sequence[str] = ()
+        if move.changes and _is_seen_by_argo(move.decision):
+            required_keys = wanted(move.subscription)
+        own_keys = keys() if required_keys else ()
+        if not required_keys or accepted(required_keys, own_keys):
             checked.append(move)
             continue
-        message, hint = only_signed(move.subscription, required)
-        signature = (
-            f"is signed by {', '.join(own_keys)}" if own_keys else "has no OpenPGP signature"
-        )
+
+        message, hint = only_signed(move.subscription, required_keys)
+        if own_keys:
+            signature = f"is signed by {', '.join(own_keys)}"
+        else:
+            signature = "has no OpenPGP signature"
         error = RepositoryError(f"{message}; this commit {signature}", hint=hint)
         checked.append(move.failed(error))
     return checked
+
+
+def _is_seen_by_argo(decision: Decision) -> bool:
+    """Return whether the commit is on a branch that the Application follows."""
+    sources = decision.subscription.application.sources
+    followed_revisions = {source.revision for source in sources}
+    return decision.head == decision.branch or decision.head in followed_revisions
 
 
 def hindered(
     moves: Sequence[Move],
     hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
-    """Return a warning for each written Application that Argo CD will not deploy now."""
-    warnings: dict[str, Problem] = {}
+    """Return a warning for each written Application that Argo CD will not deploy now.
+
+    `hindrance` returns the message and the hint, or an empty message if Argo CD will deploy it.
+    """
+    warnings: dict[str, Problem] = {}  # by Application
     for move in moves:
-        decision = move.decision
-        app = move.subscription.application
-        if not move.updates or decision.head != decision.branch or app.key in warnings:
+        is_on_base = move.decision.head == move.decision.branch
+        app = move.subscription.application.key
+        if not move.updates or not is_on_base or app in warnings:
             continue
         message, hint = hindrance(move.subscription)
         if message:
             warning = Trouble.warning("rollout", message, hint)
-            warnings[app.key] = Problem(warning, application=app.key)
+            warnings[app] = Problem(warning, application=app)
     return list(warnings.values())
 
 
@@ -123,7 +138,8 @@ def only_signed(sub: Subscription, wanted: Sequence[str]) -> tuple[str, str]:
     return message, hint
 
 
-def _about(move: Move) -> Question:
+def _question_of_move(move: Move) -> Question:
+    """Return a question about the move's image, without facts."""
     return question_about(move.subscription, move.decision.candidate)
 
 
@@ -137,11 +153,12 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
     return bool(sub.demands) and not move.rolled_back
 
 
-def _doubted(move: Move, last_checks: LastChecks) -> Move:
+def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
     """Return a rollback with its image's proof, or with a warning about why there is no proof.
+    Return any other move as it is.
 
-    For a rollback, a proof that the config demands is only a warning, because an emergency cannot
-    wait for a registry.
+    For a rollback, a missing proof that the config demands is only a warning, because an emergency
+    cannot wait for a registry.
     """
     writes_rollback = move.rolled_back and move.updates and not move.kept
     if not writes_rollback or not move.subscription.demands:
@@ -162,15 +179,17 @@ def _doubted(move: Move, last_checks: LastChecks) -> Move:
 
 def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict | TaskError:
     """Return the proof that the config demands for the image, or why there is none."""
-    about = replace(_about(move), facts=("digest",))
-    digest = about.image.digest
+    question = replace(_question_of_move(move), facts=("digest",))
+    digest = question.image.digest
     if not digest:
-        digest = last_checks.registry((about,)).get(about, Answer()).digest
+        answers = last_checks.registry((question,))
+        digest = answers.get(question, Answer()).digest
     if not digest:
         return Verdict("refuse", "", "the registry did not return a digest")
-    image = replace(about.image, digest=digest)
-    of_proof = replace(about, image=image, facts=(), demands=move.subscription.demands)
-    return last_checks.prove((of_proof,))[of_proof]
+    image = replace(question.image, digest=digest)
+    demands = move.subscription.demands
+    question_of_proof = replace(question, image=image, facts=(), demands=demands)
+    return last_checks.prove((question_of_proof,))[question_of_proof]
 
 
 def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
@@ -179,9 +198,11 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     This exact digest is checked and then written.
     """
 
-    def about(move: Move) -> Question | None:
-        lacks_digest = _needs_proof(move, last_checks) and not move.decision.candidate.digest
-        return replace(_about(move), facts=("digest",)) if lacks_digest else None
+    def question_of(move: Move) -> Question | None:
+        has_digest = move.decision.candidate.digest != ""
+        if has_digest or not _needs_proof(move, last_checks):
+            return None
+        return replace(_question_of_move(move), facts=("digest",))
 
     def pinned(move: Move, answer: Answer) -> Move:
         if answer.error:
@@ -193,18 +214,19 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         candidate = replace(move.decision.candidate, digest=answer.digest)
         return replace(move, decision=replace(move.decision, candidate=candidate))
 
-    return _answered(moves, about, last_checks.registry, pinned)
+    return _with_answers(moves, question_of, last_checks.registry, pinned)
 
 
 def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """Return the moves, with a proof if one is required, or as refusals or errors without it."""
 
-    def about(move: Move) -> Question | None:
+    def question_of(move: Move) -> Question | None:
         if not _needs_proof(move, last_checks):
             return None
+        # For a rollback, `_with_proof_of_rollback` checks what the config demands.
         demands = () if move.rolled_back else move.subscription.demands
         return replace(
-            _about(move),
+            _question_of_move(move),
             signed_by=move.subscription.signed_by,
             demands=demands,
         )
@@ -221,7 +243,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
 
-    return _answered(moves, about, last_checks.prove, proved)
+    return _with_answers(moves, question_of, last_checks.prove, proved)
 
 
 def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
@@ -231,9 +253,10 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     warning.
     """
 
-    def about(move: Move) -> Question | None:
-        is_written_now = move.updates and not move.kept
-        return replace(_about(move), facts=("labels",)) if is_written_now else None
+    def question_of(move: Move) -> Question | None:
+        if not move.updates or move.kept:
+            return None
+        return replace(_question_of_move(move), facts=("labels",))
 
     def labelled(move: Move, answer: Answer) -> Move:
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
@@ -243,24 +266,27 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             labels=answer.labels,
         )
 
-    return _answered(moves, about, last_checks.registry, labelled)
+    return _with_answers(moves, question_of, last_checks.registry, labelled)
 
 
-def _answered(
+def _with_answers(
     moves: Sequence[Move],
-    about: Callable[[Move], Question | None],
-    ask: Callable[[Collection[Question]], Mapping[Question, T]],
-    applied: Callable[[Move, T], Move],
+    question_of: Callable[[Move], Question | None],
+    query: Callable[[Collection[Question]], Mapping[Question, T]],
+    with_answer: Callable[[Move, T], Move],
 ) -> list[Move]:
-    """Return the moves, with the results applied to those that need a query. All queries run at
-    once.
+    """Return the moves, after looking up facts about those that need it. All queries run at once.
 
-    `about` returns a move's question, or None if it needs no query.
+    `question_of` returns a move's question, or None if it needs no query. `with_answer` returns the
+    move that follows from a move and the answer to its question.
     """
-    questions = [about(move) for move in moves]
+    questions = [question_of(move) for move in moves]
     distinct = tuple(dict.fromkeys(question for question in questions if question))
-    answers = ask(distinct) if distinct else {}
-    return [
-        applied(move, answers[question]) if question else move
-        for move, question in zip(moves, questions, strict=True)
-    ]
+    answers = query(distinct) if distinct else {}
+    moves_with_answers = []
+    for move, question in zip(moves, questions, strict=True):
+        if question:
+            moves_with_answers.append(with_answer(move, answers[question]))
+        else:
+            moves_with_answers.append(move)
+    return moves_with_answers

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from task.deciding.job import Move, Promoted, Remember, Terms, failed
+from task.deciding.job import Move, Promoted, Remember, Terms, failed, with_reason
 from task.errors import AnnotationError, Exit, TamperedError, TaskError, Trouble, UsageError
 from task.model import (
     Answer,
@@ -87,36 +87,53 @@ def facts_needed_by_offer(
     """
     policy = sub.policy
     image = offer.image
-    build = offer.build
-    about = question_about(sub, image)
+    question = question_about(sub, image)
     needed: list[tuple[Question, Fact]] = []
     if not image.digest and needs(policy, "digest"):
-        needed.append((about, "digest"))
+        needed.append((question, "digest"))
     if policy.platforms:
-        needed.append((about, "platforms"))
+        needed.append((question, "platforms"))
     if check == "always":
-        needed.append((about, "exists"))
-    if not needs(policy, "created") or not _may_be_newer(current, image, policy):
-        return tuple(needed)
-    last_written = memory.written
-    old = Build()
-    if last_written and last_written.version == current.version:
-        old = last_written.build
-    has_identity = build.sequence is not None or build.commit
-    if check != "always" and old == Build() and has_identity:
-        return tuple(needed)  # the first build with an identity; the next ones are compared with it
-    if _comparable_without_dates(build, old):
-        return tuple(needed)
-    if not build.created:
-        needed.append((about, "created"))
-    if not old.created:
-        needed.append((question_about(sub, current), "created"))
+        needed.append((question, "exists"))
+    if needs(policy, "created") and _may_be_newer(current, image, policy):
+        needed += _dates_needed(sub, offer, current, memory, check)
     return tuple(needed)
 
 
+def _dates_needed(
+    sub: Subscription,
+    offer: Offer,
+    current: Reading,
+    memory: Memory,
+    check: str,
+) -> list[tuple[Question, Fact]]:
+    """Return the creation dates that are needed to order the offered build and the current one.
+
+    No dates are needed if the builds have other information by which they can be compared.
+    """
+    new = offer.build
+    old = Build()
+    last_written = memory.written
+    if last_written and last_written.version == current.version:
+        old = last_written.build
+
+    is_first_with_identity = old == Build() and (new.sequence is not None or new.commit != "")
+    if check != "always" and is_first_with_identity:
+        return []  # later builds will be compared with this one
+    if _comparable_without_dates(new, old):
+        return []
+    dates: list[tuple[Question, Fact]] = []
+    if not new.created:
+        dates.append((question_about(sub, offer.image), "created"))
+    if not old.created:
+        dates.append((question_about(sub, current), "created"))
+    return dates
+
+
 def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
-    """Return whether the current version may be newer than the image. A tag that the rules no
-    longer admit never is.
+    """Return whether the current version may be newer than the image.
+
+    It cannot be if the rules no longer admit its tag.
     """
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
@@ -151,14 +168,12 @@ def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | No
         return None
     if not answer.exists:
         return Verdict("refuse", "not-in-registry", "the registry has no such image")
-    wanted = sub.policy.platforms
-    if wanted and answer.platforms and not suits(wanted, answer.platforms):
+    required = sub.policy.platforms
+    are_platforms_known = bool(answer.platforms)
+    if required and are_platforms_known and not suits(required, answer.platforms):
         has = ", ".join(answer.platforms[:10])
-        return Verdict(
-            "refuse",
-            "platforms",
-            f"the image is for {has}, but platforms requires {', '.join(wanted)}",
-        )
+        because = f"the image is for {has}, but platforms requires {', '.join(required)}"
+        return Verdict("refuse", "platforms", because)
     return None
 
 
@@ -170,22 +185,24 @@ def registry_error(decision: Decision, error: TaskError) -> Decision:
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """Return the memory, with the registry's creation date for the build in Git."""
+    """Return the memory, with the registry's creation date for the build in Git.
+
+    `current` is the version in Git, and `answer` is the registry's response about it.
+    """
     if answer is None or not answer.created:
         return memory
-    last_written = memory.written
-    if last_written is not None and last_written.version != current.version:
+    last_written = memory.written or Written(current.tag, current.digest)
+    if last_written.version != current.version or last_written.build.created:
         return memory
-    old = last_written or Written(current.tag, current.digest)
-    build = replace(old.build, created=old.build.created or answer.created)
-    return replace(memory, written=replace(old, build=build))
+    build = replace(last_written.build, created=answer.created)
+    return replace(memory, written=replace(last_written, build=build))
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
     """Return a warning about required facts that are unknown, or None if the registry responded."""
     if answer is None or answer.error is None:
         return None
-    meanings = {
+    effect_of_missing = {
         "platforms": (
             f"could not check whether the image supports {' or '.join(sub.policy.platforms)}"
         ),
@@ -194,12 +211,14 @@ def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) 
         ),
         "labels": "the commit message lacks the image's labels",
     }
-    missing = [fact for fact in dict.fromkeys(needed) if fact in meanings]
+    missing = [fact for fact in dict.fromkeys(needed) if fact in effect_of_missing]
     if not missing:  # only another Application needs these facts
         return None
-    effects = "; ".join(meanings[fact] for fact in missing)
-    # The image is written anyway, so running it again would not help.
-    hint = "" if answer.error.exit == Exit.TEMPORARY else answer.error.hint
+    effects = "; ".join(effect_of_missing[fact] for fact in missing)
+
+    hint = answer.error.hint
+    if answer.error.exit == Exit.TEMPORARY:
+        hint = ""  # the image is written anyway, so running it again would not help
     if not hint and "created" in missing:
         hint = "pass --sequence or --created"
     if not hint:
@@ -275,10 +294,11 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     """Return the move for one offered image: first by the rules, then by the order of builds, then
     by the holds.
     """
-    about = question_about(situation.subscription, offer.image)
-    answer = situation.facts.answers.get(about)
+    question = question_about(situation.subscription, offer.image)
+    answer = situation.facts.answers.get(question)
     promoted = offer.promoted
     source = promoted.source if promoted else ""
+
     decision = by_the_rules(offer, answer, situation)
     decision = replace(decision, source=source, built=offer.image.digest, event=offer.origin)
     event = _event_of_offer(offer, decision.candidate, answer)
@@ -286,9 +306,10 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         decision = by_age(decision, promoted, situation.terms)
     if decision.verdict == "update":
         decision = by_the_order(decision, event, answer, situation, promoted)
+
     if promoted and decision.rule in ("not-newer", "superseded"):
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
-        decision = replace(decision, judged=replace(decision.judged, because=because))
+        decision = with_reason(decision, because)
     if decision.verdict != "update":
         return Move(decision)
     hold = situation.hold
@@ -302,8 +323,9 @@ def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writte
 
     `image` is the offered image, but without the digest if only the tag is written.
     """
-    created = offer.build.created or (answer.created if answer else "")
-    build = replace(offer.build, created=created)
+    build = offer.build
+    if not build.created and answer:
+        build = replace(build, created=answer.created)
     unwritten_digest = "" if image.digest else offer.image.digest
     return Written(image.tag, image.digest, build, unwritten_digest)
 
@@ -315,12 +337,12 @@ def _remembered_update(event: Written, situation: Situation) -> Remember | None:
     now = situation.terms.now
     memory = written(situation.memory, event, situation.subscription.policy)
     memory = replace(memory, hold=active(memory.hold, now))
-    changed_memory = memory if memory != situation.memory else None
+    has_changed = memory != situation.memory
     hold_on_all = situation.state.hold
     has_expired = hold_on_all is not None and active(hold_on_all, now) is None
-    if changed_memory is None and not has_expired:
+    if not has_changed and not has_expired:
         return None
-    return Remember(changed_memory, lifted=has_expired)
+    return Remember(memory if has_changed else None, lifted=has_expired)
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
@@ -332,36 +354,40 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     decision = situation.decision(image, verdict)
     if decision.verdict not in ("update", "error"):
         return decision
+
     lacks_digest = decision.verdict == "error"  # one is required, but the event does not have it
     error = answer.error if answer else None
     if error and (lacks_digest or terms.check == "always" or stops_in_any_mode(error)):
         return registry_error(decision, error)
-    if lacks_digest and (answer is None or answer.exists):
+    may_exist = answer is None or answer.exists
+    if lacks_digest and may_exist:
         hint = "pass --image-digest, or --image with repo:tag@sha256:…"
         if offer.promoted:
             hint = f"set pin-digest for {offer.promoted.source} too, or pass --registry-check auto"
-        return replace(
-            decision,
-            judged=replace(decision.judged, hint=hint, exit=Exit.CONFIGURATION),
-        )
-    return replace(decision, judged=registry_objection(sub, answer) or decision.judged)
+        judged = replace(decision.judged, hint=hint, exit=Exit.CONFIGURATION)
+        return replace(decision, judged=judged)
+
+    objection_of_registry = registry_objection(sub, answer)
+    if objection_of_registry:
+        return replace(decision, judged=objection_of_registry)
+    return decision
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the offered image, with the registry's digest if the strategy orders digests, and
-    without a digest if only the tag will be written.
+    """Return the offered image, with the registry's digest if the rules need a digest, or without
+    a digest if only the tag will be written.
     """
     image = offer.image
     if needs(situation.subscription.policy, "digest"):
         if not image.digest and answer and answer.exists:
             return replace(image, digest=answer.digest)
         return image
-    if image.tag and not _takes_digest(offer, situation):
+    if image.tag and not _writes_digest(offer, situation):
         return replace(image, digest="")
     return image
 
 
-def _takes_digest(offer: Offer, situation: Situation) -> bool:
+def _writes_digest(offer: Offer, situation: Situation) -> bool:
     """Return whether to write the offered digest although no rule requires a digest."""
     if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
@@ -373,7 +399,8 @@ def _takes_digest(offer: Offer, situation: Situation) -> bool:
         return False
     # Only Helm has a separate key for the digest.
     if situation.kind == "live":
-        return (sub.source.kind or sub.source.section) == "Helm"
+        source_kind = sub.source.kind or sub.source.section
+        return source_kind == "Helm"
     return situation.kind in ("helm-override", "helmvalues")
 
 
@@ -386,8 +413,16 @@ def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
         since = promoted.since()
     except TaskError as error:
         return failed(decision, error)
-    allowed_from = young_until(since, age, terms.now) if since else ""
-    is_old_enough = bool(since) and not allowed_from
+    return unless_too_young(decision, since, age, terms.now)
+
+
+def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Decision:
+    """Return the decision, or a refusal if the version is younger than `age` seconds.
+
+    `since` is the time from which its age counts. If that is unknown (""), the version is refused.
+    """
+    allowed_from = young_until(since, age, now) if since else ""
+    is_old_enough = since != "" and allowed_from == ""
     if is_old_enough:
         return decision
     return replace(decision, judged=too_young(decision.candidate.version, age, allowed_from))
@@ -403,20 +438,25 @@ def by_the_order(
     """Return an admitted update, or a refusal if the build is older. An older build that finishes
     later must not win.
 
-    `event` is the offered build, and `answer` is the registry's response about its image.
+    `event` is the offered build, and `answer` is the registry's response about its image. If facts
+    are unknown because the registry did not respond, the decision gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
     offer = Offer(sub.image_at(event), event.build)
+    # The order depends on facts about the offered image, and about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
-    about_git = question_about(sub, in_git)
-    facts_about_git = [fact for about, fact in needed if about == about_git]
-    facts_about_offer = [fact for about, fact in needed if about != about_git]
-    # If no facts are needed, another Application may still have asked for some.
-    answer_about_git = situation.facts.answers.get(about_git)
-    git_error = answer_about_git.error if answer_about_git and facts_about_git else None
-    if git_error and stops_in_any_mode(git_error):
-        return registry_error(decision, git_error)
+    question_about_git = question_about(sub, in_git)
+    facts_about_git = [fact for question, fact in needed if question == question_about_git]
+    facts_about_offer = [fact for question, fact in needed if question != question_about_git]
+
+    answer_about_git = situation.facts.answers.get(question_about_git)
+    # If no facts are needed, this is the answer to another Application's question.
+    if facts_about_git and answer_about_git:
+        error = answer_about_git.error
+        if error and stops_in_any_mode(error):
+            return registry_error(decision, error)
+
     decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
         return decision
@@ -437,27 +477,33 @@ def _refused_as_older(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision | None:
-    """Return the refusal of a build that is older than the one in Git, or None."""
+    """Return the refusal of a build that is older than the one in Git, or None.
+
+    A promoted build is also refused if its source has since been rolled back to it.
+    """
     sub = situation.subscription
     in_git = situation.in_git
-    why = superseded(event, sub.policy, in_git, memory, situation.facts.ancestry)
-    if why:
-        if not promoted:
-            app = sub.application.key
-            why = f"{why}; to write it anyway: image-update rollback {app} --to {event.version}"
-        return replace(decision, judged=Verdict("refuse", "superseded", why))
+    because = superseded(event, sub.policy, in_git, memory, situation.facts.ancestry)
+    if because and promoted is None:
+        app = sub.application.key
+        because = f"{because}; to write it anyway: image-update rollback {app} --to {event.version}"
+    if because:
+        return replace(decision, judged=Verdict("refuse", "superseded", because))
     if promoted is None:
         return None
-    why_back = gone_back(event, sub.policy, promoted.newest, in_git, memory)
-    return _refused_at_the_source(decision, promoted, why_back) if why_back else None
+    because = gone_back(event, sub.policy, promoted.newest, in_git, memory)
+    if not because:
+        return None
+    return _refused_at_the_source(decision, promoted, because)
 
 
 def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
-    """Return the doubt, with a special hint if two different counters caused it."""
+    """Return the warning that the order is unknown (`doubt`), with a hint of its own if the reason
+    is that the numbers of the two builds come from different counters.
+    """
     new = event.build
     old = last_written.build if last_written else Build()
-    has_numbers = new.sequence is not None and old.sequence is not None
-    if not has_numbers or new.counter == old.counter:
+    if new.sequence is None or old.sequence is None or new.counter == old.counter:
         return doubt
     new_counter = new.counter or "--sequence"
     old_counter = old.counter or "--sequence"
@@ -466,7 +512,7 @@ def _with_counters(doubt: Trouble, event: Written, last_written: Written | None)
     return replace(doubt, hint=hint)
 
 
-def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> Decision | None:
+def _refused_at_the_source(decision: Decision, promoted: Promoted, because: str) -> Decision | None:
     """Return the refusal of a version that the source has rolled back to, or the error if that
     cannot be determined. Return None if the source has not gone back.
     """
@@ -474,7 +520,9 @@ def _refused_at_the_source(decision: Decision, promoted: Promoted, why: str) -> 
         went_back = promoted.went_back()
     except TaskError as error:
         return failed(decision, error)
-    return replace(decision, judged=Verdict("refuse", "not-newer", why)) if went_back else None
+    if not went_back:
+        return None
+    return replace(decision, judged=Verdict("refuse", "not-newer", because))
 
 
 def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
@@ -488,18 +536,20 @@ def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Si
         if why:
             because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
+
     if hold.is_freeze:
         end = "the first run after the freeze will write it"
     else:
         end = f"image-update release {sub.application.key} ends the hold and writes it"
     verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
-    new = replace(situation.memory, deferred=event)
-    remember = Remember(memory=new) if new != situation.memory else None
+    memory = replace(situation.memory, deferred=event)
+    remember = Remember(memory) if memory != situation.memory else None
     return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
 
 
 def stops_in_any_mode(error: TaskError) -> bool:
-    """Return whether an error stops an update regardless of `--registry-check`. An unreadable user
-    file does, and so does an image whose bytes do not match its digest.
+    """Return whether an error stops an update regardless of `--registry-check`.
+
+    This is the case for an unreadable local file, and for an image that does not match its digest.
     """
     return isinstance(error, UsageError | AnnotationError | TamperedError)

@@ -29,15 +29,17 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
     FORCE_COLOR and CLICOLOR_FORCE request colors in CI logs that support them. "0" means no, and
     NO_COLOR wins.
     """
-    colors_forced = _forced(environ) and not environ.get("NO_COLOR")
-    if not is_terminal(sys.stdout, environ) and not colors_forced:
+    wants_colors = _are_colors_forced(environ) and not environ.get("NO_COLOR")
+    if not wants_colors and not is_terminal(sys.stdout, environ):
         return None
     return console_of(sys.stdout, environ, file=_memory_stream(sys.stdout.encoding))
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
     """Return the console for the log and progress, or None if a program collects the lines."""
-    return console_of(sys.stderr, environ) if is_terminal(sys.stderr, environ) else None
+    if not is_terminal(sys.stderr, environ):
+        return None
+    return console_of(sys.stderr, environ)
 
 
 def plain_console() -> Console:
@@ -60,18 +62,20 @@ def _memory_stream(encoding: str) -> TextIO:
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether the stream is a terminal that supports more than plain characters."""
+    if environ.get("TERM", "") in ("", "dumb"):
+        return False
     try:
-        return environ.get("TERM", "") not in ("", "dumb") and stream.isatty()
+        return stream.isatty()
     except ValueError:  # the stream is closed
         return False
 
 
-def _forced(environ: Mapping[str, str]) -> bool:
+def _are_colors_forced(environ: Mapping[str, str]) -> bool:
     """Return whether a variable requests colors even without a terminal."""
-    return any(
-        environ.get(variable, "0") not in ("", "0")
-        for variable in ("FORCE_COLOR", "CLICOLOR_FORCE")
-    )
+    for variable in ("FORCE_COLOR", "CLICOLOR_FORCE"):
+        if environ.get(variable, "0") not in ("", "0"):
+            return True
+    return False
 
 
 def console_of(
@@ -82,29 +86,45 @@ def console_of(
 ) -> Console:
     """Return a console as wide as `stream`.
 
-    It uses the terminal's own color palette, which is readable on light and dark backgrounds.
+    It uses the terminal's own color palette, which is readable on light and dark backgrounds. It
+    writes to `file` if that is set, else to `stream`.
     """
     try:
         columns, lines = os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):
         columns = 0
         lines = 0
-    # interactive shells do not export this variable, so it was set on purpose
-    columns_variable = environ.get("COLUMNS", "")
-    is_number = columns_variable.isascii() and columns_variable.isdigit()
-    is_width = is_number and len(columns_variable) < len("10000")
-    chosen_columns = int(columns_variable) if is_width else 0
-    coloured = not environ.get("NO_COLOR") and (_forced(environ) or environ.get("CLICOLOR") != "0")
+    width = _chosen_columns(environ) or columns or 80
     return _console(
         file=file or stream,
-        width=min(max(chosen_columns or columns or 80, NARROWEST), WIDEST),
+        width=min(max(width, NARROWEST), WIDEST),
         height=lines or 24,
-        color_system="standard" if coloured else None,
+        color_system="standard" if _has_colors(environ) else None,
         force_terminal=True,
     )
 
 
+def _chosen_columns(environ: Mapping[str, str]) -> int:
+    """Return the width in the variable COLUMNS, or 0 if it is missing or not plausible.
+
+    Interactive shells do not export this variable, so it was set on purpose.
+    """
+    columns = environ.get("COLUMNS", "")
+    is_number = columns.isascii() and columns.isdigit()
+    if not is_number or len(columns) >= len("10000"):
+        return 0
+    return int(columns)
+
+
+def _has_colors(environ: Mapping[str, str]) -> bool:
+    """Return whether a console uses colors. NO_COLOR wins over the variables that force them."""
+    if environ.get("NO_COLOR"):
+        return False
+    return _are_colors_forced(environ) or environ.get("CLICOLOR") != "0"
+
+
 def _console(**options: Any) -> Console:
+    """Return a console that prints text as it is, without interpreting anything in it."""
     return Console(
         **options,
         markup=False,
@@ -119,9 +139,11 @@ def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
     `commands` means that the text contains our own commands for a CI system. Otherwise, any
     commands in it are made harmless.
     """
+    if not commands:
+        text = harmless(text)
     # An untrusted name may have lone surrogates, which UTF-8 cannot encode. The surrogates are
     # escaped as in JSON.
-    data = (text if commands else harmless(text)).encode("utf-8", "backslashreplace")
+    data = text.encode("utf-8", "backslashreplace")
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()

@@ -27,27 +27,27 @@ def unified_diff(before: Files, after: Files) -> str:
     for path in sorted(after):
         old = before.get(path)
         new = after[path]
+        is_deleted = not new.mode
         old_name = _path_quoted(f"a/{path}")
         new_name = _path_quoted(f"b/{path}")
         parts.append(f"diff --git {old_name} {new_name}\n")
         if old is None:
             parts.append(f"new file mode {new.mode}\n")
-        elif not new.mode:
+        elif is_deleted:
             parts.append(f"deleted file mode {old.mode}\n")
+
         end = "\t" if " " in path else ""  # a tab marks the end of a name that contains spaces
-        source = "/dev/null" if old is None else old_name + end
-        target = new_name + end if new.mode else "/dev/null"
         lines = diff(
             _lines(old.text if old else ""),
             _lines(new.text),
-            source,
-            target,
+            fromfile="/dev/null" if old is None else old_name + end,
+            tofile="/dev/null" if is_deleted else new_name + end,
             n=CONTEXT,
         )
-        parts += (
-            line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-            for line in lines
-        )
+        for line in lines:
+            parts.append(line)
+            if not line.endswith("\n"):
+                parts.append("\n\\ No newline at end of file\n")
     return "".join(parts)
 
 
@@ -55,7 +55,7 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
     """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del",
     or "" for context.
     """
-    kinds = {"+": "add", "-": "del", "@": "hunk"}
+    kind_by_start = {"+": "add", "-": "del", "@": "hunk"}
     # In a hunk, a removed line may start with `--- `, like a header.
     in_header = True
     for line in diff.removesuffix("\n").split("\n"):
@@ -63,7 +63,8 @@ def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
             in_header = True
         elif line.startswith("@@"):
             in_header = False
-        yield "file" if in_header else kinds.get(line[:1], ""), line
+        kind = "file" if in_header else kind_by_start.get(line[:1], "")
+        yield kind, line
 
 
 def _path_quoted(name: str) -> str:
@@ -71,8 +72,10 @@ def _path_quoted(name: str) -> str:
     or control characters.
     """
 
-    def escape(odd: re.Match[str]) -> str:
-        return f"\\{_ESCAPES.get(odd[0]) or f'{ord(odd[0]):03o}'}"  # by name, or in octal
+    def escape(match: re.Match[str]) -> str:
+        character = match[0]
+        octal_code = f"{ord(character):03o}"
+        return f"\\{_ESCAPES.get(character, octal_code)}"
 
     escaped = _ODD.sub(escape, name)
     return name if escaped == name else f'"{escaped}"'
@@ -83,8 +86,8 @@ def _lines(text: str) -> list[str]:
 
     As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
     """
-    *whole, rest = text.split("\n")
-    lines = [line + "\n" for line in whole]
-    if rest:
-        lines.append(rest)
+    *complete_lines, last_line = text.split("\n")
+    lines = [line + "\n" for line in complete_lines]
+    if last_line:
+        lines.append(last_line)
     return lines

@@ -72,7 +72,8 @@ class Log:
             "title": where or TITLE,
             "place": place,
         }
-        self._logger.log(LEVELS[level], f"{where}: {what}" if where else what, extra=extra)
+        sentence = f"{where}: {what}" if where else what
+        self._logger.log(LEVELS[level], sentence, extra=extra)
 
     def notice(self, where: str, what: str, place: str) -> None:
         """Write a line that GitHub attaches to `place`, even though there is no problem."""
@@ -101,12 +102,9 @@ class TextFormatter(logging.Formatter):
         """
         if record.exc_info:
             return printable_lines(self.formatException(record.exc_info))
+        level = record.levelname.lower()
         hint = str(getattr(record, "hint", ""))
-        return self.line(
-            record.levelname.lower(),
-            record.getMessage(),
-            hint,
-        )
+        return self.line(level, record.getMessage(), hint)
 
     def line(self, level: str, sentence: str, hint: str) -> str:
         """Return the line for a sentence, and a second line for the fix, if there is a hint."""
@@ -128,7 +126,11 @@ class GitHubFormatter(TextFormatter):
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return `::warning file=apps/web.yaml,line=7,title=argocd/web::…`."""
+        """Return `::warning file=apps/web.yaml,line=7,title=argocd/web::…`.
+
+        A record without a title becomes an annotation without properties. Info lines are not
+        annotations, except for a notice.
+        """
         line = super().format(record)
         title = getattr(record, "title", "")
         level = record.levelname.lower()
@@ -137,7 +139,8 @@ class GitHubFormatter(TextFormatter):
             line = f"::notice::{escaped(line)}"
         if not title or level == "info":
             return line
-        file, _, line_number = str(getattr(record, "place", "")).rpartition(":")
+        place = str(getattr(record, "place", ""))
+        file, _, line_number = place.rpartition(":")
         annotation = properties(title, file, int(line_number) if file else 0)
         return line.replace(f"::{level}::", f"::{level} {annotation}::", 1)
 
@@ -148,15 +151,18 @@ def escaped(text: str) -> str:
 
 
 def properties(title: str, file: str = "", line: int = 0) -> str:
-    """Return the properties of a GitHub annotation. Its list shows the title first."""
+    """Return the properties of a GitHub annotation, such as `file=a.yaml,line=7,title=…`.
+
+    The title comes first in GitHub's list of annotations.
+    """
     values = {"title": title}
     if file and line:
         values = {"file": file, "line": str(line), "title": title}
-    pairs = []
+    assignments = []
     for name, value in values.items():
         text = escaped(printable(value)).replace(":", "%3A").replace(",", "%2C")
-        pairs.append(f"{name}={text}")
-    return ",".join(pairs)
+        assignments.append(f"{name}={text}")
+    return ",".join(assignments)
 
 
 class JsonFormatter(TextFormatter):
@@ -203,6 +209,7 @@ class _Terminal(_Stream):
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
+        """Print the record, with a colored level and the fix on a separate line."""
         level = record.levelname.lower()
         if record.exc_info:
             line = Text(self.format(record))

@@ -59,32 +59,42 @@ def builds(rows: Sequence[Row], room: int) -> str:
     """Return a table of builds with as many rows as fit in `room` characters, and the number of
     omitted rows.
     """
-    cells = [
-        {
-            "Decision": row.decision,
-            "Application": code(row.application),
-            "Image": code(row.image),
-            "Version": " → ".join(code(text) for text in (row.old, row.new) if text),
-            "Why": f"{code(row.why)} fix: {code(row.fix)}" if row.fix else code(row.why),
-            "Proof": code(row.proof),
-            "Built from": row.source,
-            "File": code(row.file),
-        }
-        for row in rows
-    ]
-    columns = [name for name in cells[0] if name in ALWAYS or any(row[name] for row in cells)]
+    cells_per_row = [_cells(row) for row in rows]
+    all_columns = list(cells_per_row[0])
+    empty_columns = [name for name in all_columns if not any(row[name] for row in cells_per_row)]
+    columns = [name for name in all_columns if name in ALWAYS or name not in empty_columns]
+
     heading = [_table_line(columns), _table_line(["---"] * len(columns))]
     remaining = room - sum(map(len, heading)) - 60  # for the last sentence
     lines = []
-    for row_cells in cells:
-        line = _table_line([row_cells[name] for name in columns])
+    for cells in cells_per_row:
+        line = _table_line([cells[column] for column in columns])
         remaining -= len(line) + 1
         if remaining < 0:
             break
         lines.append(line)
+
     table = "\n".join([*heading, *lines])
     omitted = len(rows) - len(lines)
     return f"{table}\n\nand {omitted} more: see the report" if omitted else table
+
+
+def _cells(row: Row) -> dict[str, str]:
+    """Return a row's cells as Markdown, by column."""
+    versions = [code(version) for version in (row.old, row.new) if version]
+    why = code(row.why)
+    if row.fix:
+        why = f"{why} fix: {code(row.fix)}"
+    return {
+        "Decision": row.decision,
+        "Application": code(row.application),
+        "Image": code(row.image),
+        "Version": " → ".join(versions),
+        "Why": why,
+        "Proof": code(row.proof),
+        "Built from": row.source,
+        "File": code(row.file),
+    }
 
 
 def folded(title: str, text: str, *, html: bool = True) -> str:
@@ -106,8 +116,11 @@ def code(text: str) -> str:
         return ""
     if len(line) > LONGEST_CELL:
         line = f"{line[: LONGEST_CELL - 1]}…"
-    letters = ("?" if letter in "`|" or not letter.isprintable() else letter for letter in line)
-    return f"`{''.join(letters)}`"
+    safe_line = ""
+    for letter in line:
+        is_harmless = letter.isprintable() and letter not in "`|"
+        safe_line += letter if is_harmless else "?"
+    return f"`{safe_line}`"
 
 
 def link(url: str, name: str = "") -> str:
@@ -118,20 +131,25 @@ def link(url: str, name: str = "") -> str:
     if not url.startswith(("https://", "http://")):
         return code(url)
     address = without_login(url)
-    safe = _NOT_IN_A_LINK.sub(
-        lambda letter: "".join(f"%{byte:02X}" for byte in letter[0].encode(errors="replace")),
-        address,
-    )
-    if len(safe) > LONGEST_URL:
+    safe_address = _NOT_IN_A_LINK.sub(_percent_encoded, address)
+    if len(safe_address) > LONGEST_URL:
         return code(address)
-    # The last two parts of a path are enough for a reader, such as `commit/0123456789ab` or
-    # `runs/42`.
-    parts = safe.partition("://")[2].rstrip("/").split("/")[-2:]
-    short = "/".join(part[:12] if len(part) in (40, 64) else part for part in parts)
-    return f"[{code(name or short)}]({safe})"
+
+    # The last two parts of a path, with short commit hashes, are enough for a reader, such as
+    # `commit/0123456789ab` or `runs/42`.
+    _, _, host_and_path = safe_address.partition("://")
+    last_parts = host_and_path.rstrip("/").split("/")[-2:]
+    short_parts = [part[:12] if len(part) in (40, 64) else part for part in last_parts]
+    return f"[{code(name or '/'.join(short_parts))}]({safe_address})"
+
+
+def _percent_encoded(match: re.Match[str]) -> str:
+    """Return the matched character as it is encoded in a URL."""
+    return "".join(f"%{byte:02X}" for byte in match[0].encode(errors="replace"))
 
 
 def _table_line(cells: Sequence[str]) -> str:
+    """Return one line of a Markdown table."""
     return f"| {' | '.join(cells)} |"
 
 
@@ -150,47 +168,60 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     Decisions without a change are folded. Diffs are included only for people who can read the
     repository.
     """
-    first, rest, title = parted(lines(report))
+    shown_lines, folded_lines, title = parted(lines(report))
     images = ", ".join(code(image["reference"]) for image in report["images"][:MOST])
     heading = f"### Image Update: {outcome(report, code)}"
     command = " · ".join(filter(None, (images, code(report["command"]), exit_words(report))))
     commits_and_problems = "\n".join([*_commit_list(report), *_problems(others(report))])
     last_line = " · ".join(_circumstances(report))
+
     # These parts are always complete. The table comes first for the remaining room, then the
     # folded table, and then the diffs.
-    always = (heading, command, commits_and_problems, last_line)
-    room = longest - sum(map(len, always)) - 6 * len("\n\n")  # six parts, besides the diffs
+    complete_parts = (heading, command, commits_and_problems, last_line)
+    room = longest - sum(map(len, complete_parts)) - 6 * len("\n\n")  # six parts, besides the diffs
     checks = report["command"] == "check"
-    rows = [_decision_row(line, with_files=checks) for line in first]
+    rows = [_decision_row(line, with_files=checks) for line in shown_lines]
     table = builds(rows, room) if rows else ""
     room -= len(table)
+
     folded_table = ""
-    if rest and room > LEAST:
-        rows = [_decision_row(line, with_files=checks) for line in rest]
+    if folded_lines and room > LEAST:
+        rows = [_decision_row(line, with_files=checks) for line in folded_lines]
         folded_table = folded(title, builds(rows, room - 100), html=html)
     room -= len(folded_table)
-    shown_diffs = []
-    for commit in report["commits"][:MOST]:
-        diff = commit.get("diff")
-        if diffs and diff:
-            shown_diffs.append(_diff(commit, diff, room))
-            room -= len(shown_diffs[-1])
+
+    diff_sections = _diff_sections(report, room) if diffs else []
     parts = (
         heading,
         command,
         table,
         folded_table,
         commits_and_problems,
-        *reversed(shown_diffs),
+        *reversed(diff_sections),
         last_line,
     )
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
+def _diff_sections(report: JSON, room: int) -> list[str]:
+    """Return the sections with the commits' diffs, as far as there is room for them."""
+    sections = []
+    for commit in report["commits"][:MOST]:
+        diff = commit.get("diff")
+        if diff:
+            section = _diff(commit, diff, room)
+            room -= len(section)
+            sections.append(section)
+    return sections
+
+
 def _circumstances(report: JSON) -> list[str]:
     """Return the parts of the last line: the source, the time, and whether anything was written."""
-    words = (("Built from", report.get("source")), ("Pipeline run:", report.get("pipeline_run")))
-    parts = [f"{word} {link(url)}" for word, url in words if url]
+    parts = []
+    if report.get("source"):
+        parts.append(f"Built from {link(report['source'])}")
+    if report.get("pipeline_run"):
+        parts.append(f"Pipeline run: {link(report['pipeline_run'])}")
     timings = report.get("timings")
     if timings:
         parts.append(f"as of {_time(timings['started'])}")
@@ -223,12 +254,12 @@ def _commit_list(report: JSON) -> list[str]:
     """Return list items for the commits, the requests, and the builds that were waiting."""
     items = []
     for commit in own_commits(report):
-        if commit["commit"]:
-            kind = "rollback commit" if commit.get("rollback") else "commit"
-            page = link(commit.get("url") or commit["commit"])
-            items.append(
-                f"- {kind} {page} on {code(commit['head'])} of {link(commit['repository'])}"
-            )
+        if not commit["commit"]:
+            continue
+        kind = "rollback commit" if commit.get("rollback") else "commit"
+        page = link(commit.get("url") or commit["commit"])
+        branch = f"{code(commit['head'])} of {link(commit['repository'])}"
+        items.append(f"- {kind} {page} on {branch}")
     items += [f"- request {link(url)}" for url in requests(report)]
     for waiting in report.get("waiting", ()):
         items.append(f"- {waiting['outcome']}: {code(waiting_words(waiting))}")
@@ -238,6 +269,7 @@ def _commit_list(report: JSON) -> list[str]:
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
+    """Return list items for errors and warnings."""
     lines = []
     for problem in problems[:MOST]:
         words = [f"- {problem['severity']}:"]
@@ -260,7 +292,7 @@ def _diff(commit: JSON, diff: str, room: int) -> str:
     fence = "`" * max(3, longest_run + 1)
     text = f"{fence}diff\n{printable_lines(diff.rstrip())}\n{fence}"
     branch = f"{code(commit['head'])} of {code(commit['repository'])}"
-    title = f"{counted(len(commit['files']), 'file')} on "
+    files = counted(len(commit["files"]), "file")
     if len(text) > room:
-        return f"- {title}{branch}: the diff is in the log"
-    return folded(f"{title}the branch", f"{branch}\n\n{text}")
+        return f"- {files} on {branch}: the diff is in the log"
+    return folded(f"{files} on the branch", f"{branch}\n\n{text}")

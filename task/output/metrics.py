@@ -17,6 +17,7 @@ from prometheus_client import CollectorRegistry, Metric, generate_latest, write_
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
+from prometheus_client.samples import Sample
 
 from task.errors import Exit
 from task.files import read_text
@@ -54,6 +55,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_pull_requests": ("gauge", "Pull requests in the last run.", ()),
     "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
+_LAST_SUCCESS = "last_success_timestamp_seconds"
 _LARGEST = 1 << 20  # maximum bytes in a metrics file that is read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
@@ -70,6 +72,7 @@ class _Families(Collector):
         self.families = families
 
     def collect(self) -> Iterable[Metric]:
+        """Return the families."""
         return self.families
 
 
@@ -83,6 +86,7 @@ def write_metrics(report: Report, path: str, seconds: float) -> None:
     with suppress(OSError):  # the file does not exist yet, or is writable but not readable
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
             before = read_text(path, errors="replace")
+
     registry = metrics(
         report,
         seconds=seconds,
@@ -105,53 +109,67 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
     `before` is the file's previous content. Counters continue from the values in that file. Lines
     that cannot be parsed are dropped.
     """
+    earlier_samples = _samples_to_continue(before)
+    samples_of_run = _samples_of_run(report, seconds=round(seconds, 3), now=now)
+    if report.exit == Exit.OK:
+        samples_of_run[_LAST_SUCCESS] = {(): now}
+    else:
+        samples_of_run[_LAST_SUCCESS] = earlier_samples.get(_LAST_SUCCESS, {})
+    registry = CollectorRegistry()
+    registry.register(_Families(_families(samples_of_run, earlier_samples)))
+    return registry
+
+
+def _samples_of_run(report: Report, *, seconds: float, now: float) -> dict[str, Samples]:
+    """Return the samples of one run, by family, except for the time of the last success.
+
+    The parameters are the same as for `metrics`.
+    """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
     rollbacks = sum(commit.rollback for commit in landed)
+    pull_requests = sum(bool(commit.pull_request) for commit in report.commits)
     verdicts = [decision.judged for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
-    number = counts(report)
-    seconds = round(seconds, 3)
-    kept = _kept(before)
-    last_success = "last_success_timestamp_seconds"
-    of_this_run: Mapping[str, Samples] = {
+    severities = Counter(problem.severity for problem in report.problems)
+    number_of = counts(report)
+    return {
         "runs_total": {(report.command, status(report)): 1},
         "decisions_total": decisions,
         "commits_total": {(): len(landed)},
         "attempts_total": {(): attempts},
         "rollbacks_total": {(): rollbacks},
         "problems_total": {
-            (severity,): sum(problem.severity == severity for problem in report.problems)
-            for severity in ("error", "warning")
+            ("error",): severities["error"],
+            ("warning",): severities["warning"],
         },
         "run_seconds_total": {(): seconds},
         "last_run_timestamp_seconds": {(): now},
-        last_success: {(): now} if report.exit == Exit.OK else kept.get(last_success, {}),
         "last_run_exit_code": {(): report.exit},
         "last_run_duration_seconds": {(): seconds},
         "last_run_applications": {
-            ("considered",): number["applications"],
-            ("matched",): number["matched"],
+            ("considered",): number_of["applications"],
+            ("matched",): number_of["matched"],
         },
         "last_run_decisions": decisions,
         "last_run_commits": {(): len(landed)},
         "last_run_rollbacks": {(): rollbacks},
-        "last_run_pull_requests": {(): sum(bool(commit.pull_request) for commit in report.commits)},
+        "last_run_pull_requests": {(): pull_requests},
         "last_run_attempts": {(): attempts},
     }
-    registry = CollectorRegistry()
-    registry.register(_Families(_families(of_this_run, kept)))
-    return registry
 
 
-def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -> list[Metric]:
-    """Return the families that have samples. `kept` are samples from the previous file."""
+def _families(
+    samples_of_run: Mapping[str, Samples],
+    earlier_samples: Mapping[str, Samples],
+) -> list[Metric]:
+    """Return the families that have samples. Counters continue from the earlier samples."""
     families: list[Metric] = []
-    for name, (kind, words, labels) in FAMILIES.items():
+    for name, (kind, description, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
-        family = family_type(PREFIX + name, words, labels=labels)
-        samples = of_this_run[name]
-        earlier = kept.get(name, {}) if kind == "counter" else {}
+        family = family_type(PREFIX + name, description, labels=labels)
+        samples = samples_of_run[name]
+        earlier = earlier_samples.get(name, {}) if kind == "counter" else {}
         for label_values in sorted(samples.keys() | earlier.keys()):
             value = samples.get(label_values, 0) + earlier.get(label_values, 0)
             family.add_metric(label_values, value)
@@ -160,28 +178,30 @@ def _families(of_this_run: Mapping[str, Samples], kept: Mapping[str, Samples]) -
     return families
 
 
-def _kept(text: str) -> Mapping[str, Samples]:
+def _samples_to_continue(text: str) -> Mapping[str, Samples]:
     """Return the counters in the previous file, and the time of the last success.
 
     Other lines are ignored.
     """
-    kept: dict[str, dict[tuple[str, ...], float]] = {}
+    samples: dict[str, dict[tuple[str, ...], float]] = {}
     for line in text.splitlines():
         if not line.startswith(PREFIX) or len(line) > _LONGEST_LINE:
             continue
-        with suppress(ValueError):
-            samples = (
-                sample
-                for family in text_string_to_metric_families(line)
-                for sample in family.samples
-            )
-            for sample in samples:
-                name = sample.name.removeprefix(PREFIX)
-                kind, _, labels = FAMILIES.get(name, ("", "", ()))
-                continues = kind == "counter" or name == "last_success_timestamp_seconds"
-                has_its_labels = sample.labels.keys() == set(labels)
-                is_plausible = 0 <= sample.value < float("inf")
-                if continues and has_its_labels and is_plausible:
-                    values = tuple(sample.labels[label] for label in labels)
-                    kept.setdefault(name, {})[values] = sample.value
-    return kept
+        with suppress(ValueError):  # the line cannot be parsed
+            for family in text_string_to_metric_families(line):
+                for sample in family.samples:
+                    name = sample.name.removeprefix(PREFIX)
+                    if _is_to_continue(name, sample):
+                        _, _, labels = FAMILIES[name]
+                        label_values = tuple(sample.labels[label] for label in labels)
+                        samples.setdefault(name, {})[label_values] = sample.value
+    return samples
+
+
+def _is_to_continue(name: str, sample: Sample) -> bool:
+    """Return whether the next file needs a sample of the family with this name."""
+    kind, _description, labels = FAMILIES.get(name, ("", "", ()))
+    is_continued = kind == "counter" or name == _LAST_SUCCESS
+    has_its_labels = sample.labels.keys() == set(labels)
+    is_plausible = 0 <= sample.value < float("inf")
+    return is_continued and has_its_labels and is_plausible

@@ -33,7 +33,8 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
     """
     parts = split(url)
     is_web_address = parts.scheme in ("https", "http") and parts.host
-    if not is_web_address or not url.isprintable() or " " in url:
+    has_odd_characters = not url.isprintable() or " " in url
+    if not is_web_address or has_odd_characters:
         raise UsageError(
             "--cloudevent-url: this is not an https or http URL",
             hint="use https://HOST/PATH",
@@ -86,25 +87,12 @@ def send_events(
     if events and shutdown.code():
         log("warning", "no CloudEvent was sent: the run was stopped")
         return
-    token = Secret(environ.get(TOKEN, "").strip())
-    scheme, _, rest = receiver.partition("://")
-    url = f"{scheme.lower()}://{rest}"
+    scheme, _, host_and_path = receiver.partition("://")
+    url = f"{scheme.lower()}://{host_and_path}"
     address = origin(url)
     http = None
     try:
-        http = Http(
-            url,
-            login=(lambda: bearer(token)) if token else None,
-            more_ca=_authorities(ca_file),
-            limits=Limits(
-                connect=5.0,
-                silence=10.0,
-                total=20.0,
-                size=1 << 20,
-                tries=2,
-            ),
-            log=lambda line: log("debug", line),
-        )
+        http = _event_client(url, ca_file, environ, log)
         for event in events:
             data = json.dumps(event, ensure_ascii=False).encode("utf-8", "backslashreplace")
             # The event's ID is the same each time, so it is safe to send the event again.
@@ -115,7 +103,8 @@ def send_events(
                 headers={"Content-Type": MEDIA_TYPE},
                 again=True,
             )
-            if answer.status // 100 != 2:  # success
+            is_accepted = 200 <= answer.status < 300
+            if not is_accepted:
                 log(
                     "warning",
                     f"--cloudevent-url: {address} responded with {answer.status} to the event for"
@@ -132,14 +121,32 @@ def send_events(
             http.close()
 
 
+def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) -> Http:
+    """Return the client for an events receiver. Raises `OSError` if `ca_file` is unreadable."""
+    token = Secret(environ.get(TOKEN, "").strip())
+    return Http(
+        url,
+        login=(lambda: bearer(token)) if token else None,
+        more_ca=_authorities(ca_file),
+        limits=Limits(
+            connect=5.0,
+            silence=10.0,
+            total=20.0,
+            size=1 << 20,
+            tries=2,
+        ),
+        log=lambda line: log("debug", line),
+    )
+
+
 def _authorities(path: str) -> str:
-    """Return the PEM text in a file, or in all files of a folder."""
+    """Return the PEM text in a file, or in all files of a folder, or "" without a path."""
     if not path:
         return ""
     paths = [path]
     if os.path.isdir(path):
         paths = sorted(os.path.join(path, name) for name in os.listdir(path))
-    texts = [read_text(file, errors="replace") for file in filter(os.path.isfile, paths)]
+    texts = [read_text(file, errors="replace") for file in paths if os.path.isfile(file)]
     return "\n".join(text for text in texts if "BEGIN CERTIFICATE" in text)
 
 
@@ -160,27 +167,31 @@ def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any],
 
     `source` is the pipeline run, and `now` is RFC 3339.
     """
-    landed = (
-        commit
-        for commit in report.commits
-        if commit.commit and not (commit.already_there or commit.remembers)
-    )
-    return tuple(_cloud_event(report, commit, source or NOBODY, now) for commit in landed)
+    events = []
+    for commit in report.commits:
+        if not commit.commit or commit.already_there or commit.remembers:
+            continue
+        events.append(_cloud_event(report, commit, source or NOBODY, now))
+    return tuple(events)
 
 
 def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
+    """Return the event for one commit, as data for JSON."""
     repo = without_login(commit.repo)
     subject = commit.pull_request or str(commit.commit)
     # The same commit always has the same ID, so that consumers can detect duplicate events.
     place = sha256(f"{repo}\0{commit.head}".encode("utf-8", "backslashreplace")).hexdigest()
     identity = f"{commit.commit}-{place[:12]}"
+
     kind = MERGED
     content: dict[str, Any] = {"repository": {"id": repo, "source": repo}}
-    if commit.head != commit.branch:
+    is_proposed = commit.head != commit.branch
+    if is_proposed:
         images = ", ".join(image.reference for image in report.images[:10])
         description = f"{report.command} of {images} for {len(commit.applications)} Applications"
         kind = PROPOSED
         content = {"description": description, **content}
+
     decisions = report.undone if commit.rollback else report.updates
     changes = [_change(decision) for decision in decisions if _is_in_commit(decision, commit)]
     return {
@@ -237,6 +248,7 @@ def _is_in_commit(decision: Decision, commit: Commit) -> bool:
 
 
 def _change(decision: Decision) -> dict[str, Any]:
+    """Return an update as one element of an event's `changes`."""
     entry = decision.subscription.entry
     return {
         "application": decision.subscription.application.key,

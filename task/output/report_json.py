@@ -5,7 +5,7 @@ reports.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -34,16 +34,23 @@ def status(report: Report) -> str:
     # the exit code NOTHING_UPDATED only means that --require-update was set
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
-    verdicts = {decision.verdict for decision in report.decisions}
     kind = kind_of(report.command)
     if kind.judges and report.exit == Exit.NOTHING_UPDATED:
         return "refused"
-    has_own_commit = any(not commit.already_there and not commit.notes for commit in report.commits)
-    if "update" in verdicts or (kind.by_hand and has_own_commit):
+
+    verdicts = {decision.verdict for decision in report.decisions}
+    if "update" in verdicts:
         return "updated"
-    if "unchanged" in verdicts or verdicts.isdisjoint({"refuse", "defer"}):
-        return "unchanged"
-    return "refused"
+    own_commits = [
+        commit for commit in report.commits if not commit.already_there and not commit.notes
+    ]
+    if kind.by_hand and own_commits:
+        return "updated"
+
+    is_refused = "refuse" in verdicts or "defer" in verdicts
+    if is_refused and "unchanged" not in verdicts:
+        return "refused"
+    return "unchanged"
 
 
 def counts(report: Report) -> dict[str, int]:
@@ -65,13 +72,15 @@ def as_json(report: Report) -> dict[str, Any]:
 
     The tests validate it against `schemas/report.v1.json`.
     """
-    timings = report.timings and {
-        "started": report.timings.started,
-        "seconds": round(report.timings.total, 3),
-        "find": round(report.timings.find, 3),
-        "land": round(report.timings.land, 3),
-        "follow": round(report.timings.follow, 3),
-    }
+    timings = None
+    if report.timings:
+        timings = {
+            "started": report.timings.started,
+            "seconds": round(report.timings.total, 3),
+            "find": round(report.timings.find, 3),
+            "land": round(report.timings.land, 3),
+            "follow": round(report.timings.follow, 3),
+        }
     return {
         "schema": SCHEMA,
         "command": report.command,
@@ -104,7 +113,12 @@ def as_json(report: Report) -> dict[str, Any]:
 
 def json_text(report: Report) -> str:
     """Return the report as a JSON string with a final newline."""
-    return exact_json(json.dumps(as_json(report), indent=2, ensure_ascii=False)) + "\n"
+    return f"{indented_json(as_json(report))}\n"
+
+
+def indented_json(data: Mapping[str, Any] | Sequence[Any]) -> str:
+    """Return data as JSON on several lines."""
+    return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
 
 
 def report_of(text: str) -> Mapping[str, Any]:
@@ -123,11 +137,7 @@ def report_of(text: str) -> Mapping[str, Any]:
 
 def current(decision: Judged) -> str | None:
     """Return the current version in Git or in the live Application: tag, tag@digest, or digest."""
-    tag = decision.current.tag
-    digest = decision.current.digest
-    if tag and digest:
-        return f"{tag}@{digest}"
-    return tag or digest or None
+    return decision.current.version or None
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
@@ -143,7 +153,9 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 def constraint_of(sub: Subscription) -> str | None:
     """Return an entry's constraints, all of which must be satisfied, as one string, or None."""
-    return " and ".join(sub.policy.constraints) or sub.entry.constraint or None
+    if sub.policy.constraints:
+        return " and ".join(sub.policy.constraints)
+    return sub.entry.constraint or None
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
@@ -153,9 +165,8 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
     proof = None
     if decision.proof:
         proof = {key: value or None for key, value in asdict(decision.proof).items()}
-    # the strategy is null, not a default, if it cannot be read
     if isinstance(decision, Unusable):
-        strategy = decision.strategy
+        strategy = decision.strategy  # null, not a default, if it cannot be read
         constraint = entry.constraint or None
         event = ""
     else:
@@ -194,11 +205,11 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
             "head": None,
         }
     repo = ""
-    base = ""
+    configured_base = ""
     if not isinstance(decision, Unusable):
         repo = decision.subscription.repo
-        base = decision.subscription.base
-    branch = decision.branch or base or None
+        configured_base = decision.subscription.base
+    branch = decision.branch or configured_base or None
     return {
         "repository": without_login(repo) or None,
         "branch": branch,

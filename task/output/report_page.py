@@ -77,19 +77,19 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 def page(report: JSON) -> str:
     """Return the page for a report from `report_of`."""
-    first, rest, folded = parted(lines(report))
-    result = outcome(report)
+    shown_lines, folded_lines, title_of_folded = parted(lines(report))
+    outcome_words = outcome(report)
     images = " ".join(image["reference"] for image in report["images"][:3])
     commits = [{**OF_COMMITS, **commit} for commit in report["commits"]]
     return render(
         "report.html.j2",
         report={**LATER, **report, "commits": commits},
-        title=f"{report['command']} {images}: {result}",
-        outcome=result,
+        title=f"{report['command']} {images}: {outcome_words}",
+        outcome=outcome_words,
         end=exit_words(report),
-        first=first,
-        rest=rest,
-        folded=folded,
+        first=shown_lines,
+        rest=folded_lines,
+        folded=title_of_folded,
         problems=others(report),
         waiting_words=waiting_words,
         commit_name=commit_name,

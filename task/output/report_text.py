@@ -4,7 +4,8 @@ and logs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -60,22 +61,23 @@ def table(report: JSON, console: Console) -> str:
 
     Only diffs can be wider than the console.
     """
-    head = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
-    text = rendered(console, head, *_grids(report, console))
+    first_line = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
+    text = rendered(console, first_line, *_grids(report, console))
     for commit in own_commits(report):
         text += rendered(console, _NOTHING, *_commit_lines(report, commit))
         if commit.get("diff"):
             text += diff_text(commit["diff"], console)
-    below = [Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)]
-    below += [
-        Text(printable(f"{waiting['outcome']} {waiting_words(waiting)}"))
-        for waiting in report.get("waiting", ())
-    ]
-    if below:
-        text += rendered(console, _NOTHING, *below)
+
+    last_lines = [Text.assemble("request ", (printable(url), "cyan")) for url in requests(report)]
+    for waiting in report.get("waiting", ()):
+        words = f"{waiting['outcome']} {waiting_words(waiting)}"
+        last_lines.append(Text(printable(words)))
+    if last_lines:
+        text += rendered(console, _NOTHING, *last_lines)
+
     is_long = text.count("\n") > 1 + AT_A_GLANCE
     if is_long:
-        text += rendered(console, _NOTHING, head)
+        text += rendered(console, _NOTHING, first_line)
     return text
 
 
@@ -83,54 +85,76 @@ def diff_text(diff: str, console: Console | None) -> str:
     """Return a unified diff, with colors if there is a console."""
     if console is None:
         return printable_lines(diff)
-    with console.capture() as shown:
+    with console.capture() as captured:
         for kind, line in diff_lines(diff):
             console.print(Text(printable(line), DIFF_STYLES.get(kind, "")), soft_wrap=True)
-    return shown.get()
+    return captured.get()
 
 
 def rendered(console: Console, *parts: RenderableType) -> str:
     """Render these parts as lines for a console."""
-    with console.capture() as shown:
+    with console.capture() as captured:
         console.print(Group(*parts))
     # rich fills cells with spaces
-    return "".join(f"{line.rstrip(' ')}\n" for line in shown.get().splitlines())
+    return "".join(f"{line.rstrip(' ')}\n" for line in captured.get().splitlines())
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     """Yield each Application with its decisions, in columns as wide as the console allows."""
-    symbols = MARKS
-    arrow = "->"
-    if console.encoding.startswith("utf"):
-        symbols = SYMBOLS
-        arrow = "→"
-    apps: dict[str, list[list[Text]]] = {}  # the cells for the verdict, image, version, and reason
+    has_unicode = console.encoding.startswith("utf")
+    rows_by_app: dict[str, list[_Cells]] = {}
     for line in lines(report):
-        mark = Text(f"{symbols.get(line.verdict, '?')} {line.word}", STYLES.get(line.verdict, ""))
-        version = Text(printable(line.version(arrow)), "bold" if line.new else "")
-        apps.setdefault(line.application, []).append(
-            [mark, Text(printable(line.image)), version, _reason(line)]
-        )
-    # Put all cells side by side, or all cells except the reason, or, on a narrow terminal, only the
-    # verdict.
-    rows = [row for rows in apps.values() for row in rows]
-    widths = [max((cell_len(row[column].plain) for row in rows), default=0) for column in range(3)]
-    remaining = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
-    if remaining >= _REASON:
-        widths.append(remaining)
-    elif remaining < 0:
-        widths = widths[:1]
-    for app, members in apps.items():
+        cells = _cells_of_line(line, has_unicode=has_unicode)
+        rows_by_app.setdefault(line.application, []).append(cells)
+
+    all_rows = list(chain.from_iterable(rows_by_app.values()))
+    widths = _column_widths(all_rows, console)
+
+    for app, rows in rows_by_app.items():
         yield _NOTHING
         yield Text(printable(app), "bold blue")
-        for cells in members:
+        for cells in rows:
             grid = Table.grid(padding=(0, 2))
             for width in widths:
                 grid.add_column(width=width, overflow="fold")
             grid.add_row(*cells[: len(widths)])
             yield Padding(grid, (0, 0, 0, 2))
-            for cell in cells[len(widths) :]:
-                yield Padding(cell, (0, 0, 0, 6))
+            for cell_below in cells[len(widths) :]:
+                yield Padding(cell_below, (0, 0, 0, 6))
+
+
+# the verdict, image, version, and reason of one decision
+_Cells = tuple[Text, Text, Text, Text]
+
+
+def _cells_of_line(line: Line, *, has_unicode: bool) -> _Cells:
+    """Return a decision's cells."""
+    symbols = SYMBOLS if has_unicode else MARKS
+    arrow = "→" if has_unicode else "->"
+    style = STYLES.get(line.verdict, "")
+    return (
+        Text(f"{symbols.get(line.verdict, '?')} {line.word}", style),
+        Text(printable(line.image)),
+        Text(printable(line.version(arrow)), "bold" if line.new else ""),
+        _reason(line),
+    )
+
+
+def _column_widths(rows: Sequence[_Cells], console: Console) -> list[int]:
+    """Return the widths of the cells that fit side by side. The other cells are put below.
+
+    All cells fit, or all cells except the reason, or, on a narrow terminal, only the verdict.
+    """
+    widths = []
+    for column in range(3):
+        cell_widths = [cell_len(cells[column].plain) for cells in rows]
+        widths.append(max(cell_widths, default=0))
+    remaining = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
+    if remaining >= _REASON:
+        return [*widths, remaining]
+    if remaining < 0:
+        return widths[:1]
+    return widths
 
 
 def _reason(line: Line) -> Text:
@@ -144,6 +168,7 @@ def _reason(line: Line) -> Text:
 
 
 def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
+    """Yield the lines about a commit. A diff, if there is one, already shows the files."""
     name = commit_name(report, commit)
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
@@ -162,18 +187,19 @@ def plain(report: JSON) -> str:
     In a long log, the first or the last line is enough, because both have the whole result. Error
     messages appear only in the log, with their fixes.
     """
-    head = headline(report)
-    shown = [head, *_decisions(report), *_commits(report)]
+    first_line = headline(report)
+    all_lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
     for commit in report["commits"]:
         if commit.get("diff"):
-            shown += commit["diff"].rstrip("\n").split("\n")
-    if len(shown) > 1 + AT_A_GLANCE:
-        shown.append(head)
+            all_lines += commit["diff"].rstrip("\n").split("\n")
+    is_long = len(all_lines) > 1 + AT_A_GLANCE
+    if is_long:
+        all_lines.append(first_line)
     # nearly all of this content is untrusted: names, URLs, diffs
-    return "\n".join(map(printable, shown)) + "\n"
+    return "\n".join(map(printable, all_lines)) + "\n"
 
 
-def _decisions(report: JSON) -> Iterator[str]:
+def _decision_lines(report: JSON) -> Iterator[str]:
     """Yield one line for each decision, in aligned columns."""
     rows = []
     for line in lines(report):
@@ -184,18 +210,23 @@ def _decisions(report: JSON) -> Iterator[str]:
             why = f"({line.why})"
         why_and_file = f"{why}  {line.file}".rstrip()
         rows.append((line.word, line.application, line.image, line.version(), why_and_file))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+
+    columns = zip(*rows, strict=True)
+    widths = [max(map(len, column)) for column in columns]
     for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         yield "  ".join(cells).rstrip()
 
 
-def _commits(report: JSON) -> Iterator[str]:
+def _lines_about_commits(report: JSON) -> Iterator[str]:
+    """Yield a line for each commit, request, and build that was waiting."""
     for commit in own_commits(report):
-        word = commit_name(report, commit)
-        yield f"{word} {commit_words(commit)}: {and_more(commit['files'])}"
-    yield from (f"request {url}" for url in requests(report))
-    yield from (f"{item['outcome']} {waiting_words(item)}" for item in report.get("waiting", ()))
+        name = commit_name(report, commit)
+        yield f"{name} {commit_words(commit)}: {and_more(commit['files'])}"
+    for url in requests(report):
+        yield f"request {url}"
+    for waiting in report.get("waiting", ()):
+        yield f"{waiting['outcome']} {waiting_words(waiting)}"
 
 
 def commit_words(commit: JSON) -> str:
@@ -204,4 +235,6 @@ def commit_words(commit: JSON) -> str:
     if url:
         return f"{url} on {commit['head']}"
     place = f"on {commit['head']} of {commit['repository']}"
-    return f"{commit['commit'][:12]} {place}" if commit["commit"] else place
+    if not commit["commit"]:
+        return place
+    return f"{commit['commit'][:12]} {place}"

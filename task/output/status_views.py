@@ -6,9 +6,8 @@ The text, the table, and the page use the same words. Errors and warnings are in
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,13 +18,13 @@ from rich.text import Text
 
 from task.model import Hold, Image, Verdict
 from task.output.image_status import ImageStatus, OpenRequest, PastBuild, Status
-from task.output.report_json import constraint_of, problem_as_json
+from task.output.report_json import constraint_of, indented_json, problem_as_json
 from task.output.report_text import rendered
 from task.output.words import NOT_READ, OVERRIDDEN, VERDICTS
 from task.policy.builds import hold_text
 from task.policy.judge import objection
 from task.policy.strategies import rules_of
-from task.text import counted, exact_json, printable, without_logins
+from task.text import counted, printable, without_logins
 from task.timestamps import readable
 from task.urls import without_login
 
@@ -40,7 +39,7 @@ def as_json(status: Status) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "at": status.at or None,
-        "images": [_image(image_status) for image_status in status.images],
+        "images": [_image_as_data(image_status) for image_status in status.images],
         "errors": [problem_as_json(problem) for problem in status.problems],
     }
 
@@ -50,70 +49,74 @@ def json_lines(status: Status) -> Iterator[str]:
 
     Building the data or text of all images at once would use more memory than the status itself.
     """
-    without_images = _dumped(as_json(replace(status, images=())))
+    without_images = indented_json(as_json(replace(status, images=())))
     if not status.images:
         yield f"{without_images}\n"
         return
-    before, _empty, after = without_images.partition('"images": []')
+    before, _empty_list, after = without_images.partition('"images": []')
     yield f'{before}"images": [\n'
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
-        chunk = _dumped([_image(image_status) for image_status in status.images[start:end]])
-        elements = chunk.removeprefix("[\n").removesuffix("\n]").replace("\n", "\n  ")
+        chunk = indented_json([_image_as_data(image) for image in status.images[start:end]])
+        elements = chunk.removeprefix("[\n").removesuffix("\n]")
+        indented_elements = elements.replace("\n", "\n  ")
         comma = "," if end < len(status.images) else ""
-        yield f"  {elements}{comma}\n"
+        yield f"  {indented_elements}{comma}\n"
     yield f"  ]{after}\n"
 
 
-def _dumped(data: Mapping[str, Any] | Sequence[Any]) -> str:
-    return exact_json(json.dumps(data, indent=2, ensure_ascii=False))
-
-
-def _image(image_status: ImageStatus) -> dict[str, Any]:
+def _image_as_data(image_status: ImageStatus) -> dict[str, Any]:
+    """Return one element of `images`."""
     sub = image_status.subscription
-    live = image_status.kind == "live"  # a live Application is not in Git
+    is_live = image_status.kind == "live"  # a live Application is not in Git
+    newest = image_status.newest
+    hold = image_status.hold
+    request = image_status.request
+    would = image_status.would
     return {
         "application": sub.application.key,
         "alias": sub.entry.alias or None,
         "image": sub.entry.image.name,
         "strategy": sub.policy.strategy,
         "constraint": constraint_of(sub),
-        "repository": None if live else without_login(sub.repo) or None,
-        "branch": None if live else image_status.branch or None,
+        "repository": None if is_live else without_login(sub.repo) or None,
+        "branch": None if is_live else image_status.branch or None,
         "file": image_status.in_git.file or None,
         "current": _version(image_status.in_git.tag, image_status.in_git.digest),
         "live": [_version(image.tag, image.digest) for image in image_status.live],
-        "newest": image_status.newest
-        and _version(image_status.newest.tag, image_status.newest.digest),
+        "newest": _version(newest.tag, newest.digest) if newest else None,
         "too_young_until": image_status.too_young_until or None,
-        "hold": image_status.hold and _hold(image_status.hold, image_status),
-        "deferred": _deferred_json(image_status),
-        "pull_request": image_status.request and _request_json(image_status.request),
-        "builds": [_build(build) for build in image_status.builds],
-        "would": image_status.would and _would(image_status.would),
+        "hold": _hold_as_data(hold, image_status) if hold else None,
+        "deferred": _deferred_as_data(image_status),
+        "pull_request": _request_as_data(request) if request else None,
+        "builds": [_build_as_data(build) for build in image_status.builds],
+        "would": _would_as_data(would) if would else None,
     }
 
 
-def _hold(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
-    ends = image_status.ends_with
+def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
+    """Return an image's `hold`."""
+    request = image_status.ends_with
     return {
         "reason": without_logins(hold.reason),
         "by": hold.by or hold.source or None,
         "at": hold.at or None,
         "until": hold.until or None,
         "scope": image_status.scope,
-        "ends_with": (ends.url or ends.head) if ends else None,
+        "ends_with": (request.url or request.head) if request else None,
     }
 
 
-def _deferred_json(image_status: ImageStatus) -> dict[str, Any] | None:
+def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
+    """Return an image's `deferred`: the build that waits, and the time since when it waits."""
     if image_status.deferred is None:
         return None
     version = _version(image_status.deferred.tag, image_status.deferred.digest)
     return {**version, "at": image_status.deferred_at or None}
 
 
-def _request_json(request: OpenRequest) -> dict[str, Any]:
+def _request_as_data(request: OpenRequest) -> dict[str, Any]:
+    """Return an image's `pull_request`."""
     return {
         "url": request.url or None,
         "number": int(request.number) if request.number.isdecimal() else None,
@@ -122,7 +125,8 @@ def _request_json(request: OpenRequest) -> dict[str, Any]:
     }
 
 
-def _build(build: PastBuild) -> dict[str, Any]:
+def _build_as_data(build: PastBuild) -> dict[str, Any]:
+    """Return one element of an image's `builds`."""
     return {
         **_version(build.tag, build.digest),
         "commit": build.commit,
@@ -135,7 +139,8 @@ def _build(build: PastBuild) -> dict[str, Any]:
     }
 
 
-def _would(verdict: Verdict) -> dict[str, str]:
+def _would_as_data(verdict: Verdict) -> dict[str, str]:
+    """Return an image's `would`: what a run would decide about the image passed to `status`."""
     return {
         "verdict": verdict.verdict,
         "rule": verdict.rule,
@@ -183,15 +188,19 @@ def is_behind(image_status: ImageStatus) -> bool:
     newest = image_status.newest
     if newest is None or not image_status.read:
         return False
-    is_in_git = _is_the_one_in_git(image_status, newest)
-    return not is_in_git and not _is_older(image_status, newest.tag)
+    if _is_the_one_in_git(image_status, newest):
+        return False
+    return not _is_older(image_status, newest.tag)
 
 
 def differs(image_status: ImageStatus) -> bool:
     """Return whether all running images differ from the one in Git."""
     if not image_status.in_git.version or not image_status.live:
         return False
-    return not any(_is_the_one_in_git(image_status, running) for running in image_status.live)
+    for running_image in image_status.live:
+        if _is_the_one_in_git(image_status, running_image):
+            return False
+    return True
 
 
 def ordered(status: Status) -> list[ImageStatus]:
@@ -204,12 +213,12 @@ def note(image_status: ImageStatus) -> str:
     """Return a short explanation of why an image is in its state, and what would happen to a
     build.
     """
-    label = STATES[state(image_status)]
-    shown_labels = ("newest", "runs", "would be")
+    label_of_state = STATES[state(image_status)]
+    shown_labels = ("newest", "runs", "would be")  # the other facts are clear without their label
     parts = []
-    for fact_label, text in facts(image_status):
-        if fact_label in (label, "would be"):
-            parts.append(f"{fact_label} {text}" if fact_label in shown_labels else text)
+    for label, text in facts(image_status):
+        if label in (label_of_state, "would be"):
+            parts.append(f"{label} {text}" if label in shown_labels else text)
     return "; ".join(parts)
 
 
@@ -255,20 +264,21 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
         place = f"in {request.url}" if request.url else f"on branch {request.head}"
         yield "request", f"{request.tag} {place}"
     if image_status.would:
-        yield "would be", _verdict(image_status.would, image_status.overridden_by)
+        yield "would be", _verdict_words(image_status.would, image_status.overridden_by)
     for number, build in enumerate(image_status.builds):
-        yield "" if number else "builds", build_line(build)
+        label = "builds" if number == 0 else ""  # one label for all builds
+        yield label, build_line(build)
 
 
 def _held_by(image_status: ImageStatus, hold: Hold) -> str:
     """Return why and for how long an image is on hold, and the request that ends the hold."""
-    words = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
-    words += SCOPES[image_status.scope]
-    ends = image_status.ends_with
-    if ends is None:
+    reason = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
+    words = f"{reason}{SCOPES[image_status.scope]}"
+    request = image_status.ends_with
+    if request is None:
         return words
-    request = f"#{ends.number}" if ends.number else ends.head
-    return f"{words}; ends when {request} is merged" if request else words
+    name_of_request = f"#{request.number}" if request.number else request.head
+    return f"{words}; ends when {name_of_request} is merged" if name_of_request else words
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
@@ -281,17 +291,22 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
     return "Git", f"{says(image_status)}{place}{branch} of {repository}"
 
 
-def _verdict(would: Verdict, overridden_by: str) -> str:
-    """Return `updated: admitted: …`, without repeating a word."""
-    word = _WOULD_BE[would.verdict]
-    because = without_logins(would.because)
-    if would.verdict == "defer":
+def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
+    """Return what a run would do, such as `updated: admitted: …`, without repeating a word.
+
+    `overridden_by` is the Application or alias that would write a refused image anyway.
+    """
+    word = _WOULD_BE[verdict.verdict]
+    because = without_logins(verdict.because)
+    if verdict.verdict == "defer":  # nothing has happened yet
         because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
     if overridden_by:
-        but = f"but {overridden_by} writes it to the same place"
-        return f"{OVERRIDDEN}: {would.rule}: {because}; {but}"
-    if would.rule != word:
-        return f"{word}: {would.rule}: {because}"
+        return (
+            f"{OVERRIDDEN}: {verdict.rule}: {because};"
+            f" but {overridden_by} writes it to the same place"
+        )
+    if verdict.rule != word:
+        return f"{word}: {verdict.rule}: {because}"
     if because.startswith(word):
         return because
     return f"{word}: {because}"
@@ -301,7 +316,8 @@ def rules(image_status: ImageStatus) -> str:
     """Return an entry's rules for accepting tags."""
     sub = image_status.subscription
     policy = sub.policy
-    words = [f"{policy.strategy} {constraint_of(sub) or ''}".rstrip()]
+    constraint = constraint_of(sub) or ""
+    words = [f"{policy.strategy} {constraint}".rstrip()]
     if policy.allow is not None:
         words.append(f"allow-tags {policy.allow}")
     if policy.ignore:
@@ -321,9 +337,9 @@ def rules(image_status: ImageStatus) -> str:
 
 def build_line(build: PastBuild) -> str:
     """Return a build as one line."""
-    by = f"by {build.by}" if build.by else ""
     version = _short_version(build.tag, build.digest)
-    words = (version, build.at, build.commit[:12], by, build.event, build.pipeline_run)
+    author = f"by {build.by}" if build.by else ""
+    words = (version, build.at, build.commit[:12], author, build.event, build.pipeline_run)
     return "  ".join(filter(None, words))
 
 
@@ -331,16 +347,19 @@ def summary(status: Status) -> str:
     """Return the number of images in each state, and of errors and warnings."""
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
-    words = [f"{states[label]} {label}" for label in STATES if states[label]]
     severities = Counter(problem.severity for problem in status.problems)
+    words = [f"{states[state_name]} {state_name}" for state_name in STATES if states[state_name]]
     if severities["error"]:
         words.append(counted(severities["error"], "error"))
     if severities["warning"]:
         words.append(counted(severities["warning"], "warning"))
+
     sentence = f"{counted(len(status.images), 'image')} of {counted(len(apps), 'Application')}"
     if words:
         sentence = f"{sentence}: {', '.join(words)}"
-    return f"{sentence}, as of {status.at}" if status.at else sentence
+    if status.at:
+        sentence = f"{sentence}, as of {status.at}"
+    return sentence
 
 
 def _is_older(image_status: ImageStatus, tag: str) -> bool:
@@ -405,7 +424,8 @@ def plain(status: Status, *, brief: bool = False) -> str:
         lines.append(f"{state(image_status):8}  {words}")
         if not brief:
             lines += [f"      {label:8} {text}" for label, text in facts(image_status)]
-    return "\n".join(map(printable, [*lines, summary(status)])) + "\n"
+    lines.append(summary(status))
+    return "\n".join(map(printable, lines)) + "\n"
 
 
 def table(status: Status, console: Console, *, brief: bool = False) -> str:
@@ -418,17 +438,18 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
         mark = f"{symbols[name_of_state]} {name_of_state:8}"
         words = _words(image_status, brief=brief)
         rows.append((Text(mark, STYLES[name_of_state]), *map(_cell, words)))
-    parts: list[RenderableType] = []
+
+    last_line = Text(summary(status), "bold")
     if brief:
-        parts.append(_grid(rows))
-    else:
-        for image_status, row in zip(images, rows, strict=True):
-            fact_rows = [
-                (Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(image_status)
-            ]
-            parts.append(Text("  ").join(row))
-            parts.append(Padding(_grid(fact_rows), (0, 0, 0, 6)))
-    return rendered(console, *parts, Text(summary(status), "bold"))
+        return rendered(console, _grid(rows), last_line)
+    parts: list[RenderableType] = []
+    for image_status, row in zip(images, rows, strict=True):
+        fact_rows = [
+            (Text(f"{label:8}", "dim"), _cell(text)) for label, text in facts(image_status)
+        ]
+        parts.append(Text("  ").join(row))
+        parts.append(Padding(_grid(fact_rows), (0, 0, 0, 6)))
+    return rendered(console, *parts, last_line)
 
 
 def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
@@ -442,10 +463,12 @@ def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, st
 
 
 def _cell(text: str) -> Text:
+    """Return untrusted text as the content of a cell."""
     return Text(printable(text))
 
 
 def _grid(rows: Sequence[tuple[Text, ...]]) -> Table:
+    """Return a table without lines or a heading, with one column for each cell of a row."""
     grid = Table.grid(padding=(0, 2))
     if rows:
         for _ in rows[0]:

@@ -86,25 +86,13 @@ class Line(NamedTuple):
 
 def lines(report: JSON) -> list[Line]:
     """Return the decisions: failures and changes first, then by Application and alias."""
-    checks = report["command"] == "check"
-    order = list(CHECKED if checks else VERDICTS)
-    run = _Run(
-        dry=would_be(report),
-        checks=checks,
-        back=report["command"] == "rollback",
-        alone=len(report["images"]) == 1,
-        heads={
-            (item["repository"], item["head"]) for item in report["commits"] if item["pull_request"]
-        },
-        hints={
-            (error["application"], error["message"]): error["hint"] for error in report["errors"]
-        },
-    )
-    shown = [_line_of(decision, run) for decision in report["decisions"]]
-    return sorted(
-        shown,
-        key=lambda line: order.index(line.verdict) if line.verdict in order else len(order),
-    )
+    run = _run_of(report)
+    order = list(CHECKED if run.checks else VERDICTS)
+
+    def rank(line: Line) -> int:
+        return order.index(line.verdict) if line.verdict in order else len(order)
+
+    return sorted((_line_of(decision, run) for decision in report["decisions"]), key=rank)
 
 
 class _Run(NamedTuple):
@@ -112,13 +100,33 @@ class _Run(NamedTuple):
 
     dry: bool
     checks: bool  # whether the run judges a change
-    back: bool  # whether the run is a rollback
-    alone: bool  # whether the run is about a single image
+    is_rollback: bool
+    has_one_image: bool
     heads: Collection[tuple[str, str]]  # the head branches with a request, as (repository, name)
     hints: Mapping[tuple[str, str], str]  # the hints of errors, by Application and message
 
 
+def _run_of(report: JSON) -> _Run:
+    """Return the parts of a report that are needed for the decisions' lines."""
+    heads = set()
+    for commit in report["commits"]:
+        if commit["pull_request"]:
+            heads.add((commit["repository"], commit["head"]))
+    hints = {}
+    for error in report["errors"]:
+        hints[error["application"], error["message"]] = error["hint"]
+    return _Run(
+        dry=would_be(report),
+        checks=report["command"] == "check",
+        is_rollback=report["command"] == "rollback",
+        has_one_image=len(report["images"]) == 1,
+        heads=heads,
+        hints=hints,
+    )
+
+
 def _line_of(decision: JSON, run: _Run) -> Line:
+    """Return the line for a decision."""
     verdict: str = decision["verdict"]
     shows_change = run.checks or verdict == "update"
     candidate = decision["candidate"] or ""
@@ -126,9 +134,10 @@ def _line_of(decision: JSON, run: _Run) -> Line:
     fix = ""
     if verdict == "error":
         fix = run.hints.get((decision["application"], decision["because"])) or ""
-    old = decision["current"] or (NO_VERSION if decision["target"] else NOT_READ)
-    # the reader already knows the only image's version
-    is_known = verdict == "unchanged" or run.alone or decision["candidate"] == old
+    without_version = NO_VERSION if decision["target"] else NOT_READ
+    old = decision["current"] or without_version
+    # A reader already knows the version of a run's only image.
+    is_offer_known = verdict == "unchanged" or run.has_one_image or decision["candidate"] == old
     return Line(
         verdict=verdict,
         word=_word_of(decision, run),
@@ -136,7 +145,7 @@ def _line_of(decision: JSON, run: _Run) -> Line:
         image=f"{decision['alias']}={image}" if decision["alias"] else image,
         old=old,
         new=candidate if shows_change else "",
-        offered="" if shows_change or is_known else candidate,
+        offered="" if shows_change or is_offer_known else candidate,
         rule=decision["rule"],
         because=f"{_source_words(decision)}{decision['because']}{_origin_words(decision)}",
         fix=fix,
@@ -160,13 +169,13 @@ def _word_of(decision: JSON, run: _Run) -> str:
         return CHECKED.get(verdict, verdict)
     if verdict != "update":
         return VERDICTS.get(verdict, verdict)
-    if run.back:
+    if run.is_rollback:
         return "would roll back" if run.dry else "rolled back"
     if run.dry:
         return "would update"
-    head = decision["head"]
-    has_request = (decision["repository"], head) in run.heads
-    if head != decision["branch"] and has_request:
+    is_on_head_branch = decision["head"] != decision["branch"]
+    has_request = (decision["repository"], decision["head"]) in run.heads
+    if is_on_head_branch and has_request:
         return "proposed"
     return VERDICTS[verdict]
 
@@ -196,27 +205,27 @@ def _origin_words(decision: JSON) -> str:
     return words
 
 
-def parted(shown: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
+def parted(all_lines: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
     """Return the lines to show immediately, the folded lines, and the title for the folded lines.
 
-    At least one line is always shown.
+    If all lines could be folded, all are shown.
     """
-    first = [line for line in shown if not line.folded]
-    rest = [line for line in shown if line.folded]
-    if not first:
-        return rest, [], ""
-    counts = Counter(line.word for line in rest)
+    shown_lines = [line for line in all_lines if not line.folded]
+    folded_lines = [line for line in all_lines if line.folded]
+    if not shown_lines:
+        return folded_lines, [], ""
+    counts = Counter(line.word for line in folded_lines)
     title = ", ".join(f"{number} {word}" for word, number in counts.items())
-    return first, rest, title
+    return shown_lines, folded_lines, title
 
 
 def others(report: JSON) -> list[JSON]:
     """Return the errors and warnings that are not part of any line."""
     in_lines = {(decision["application"], decision["because"]) for decision in report["decisions"]}
     return [
-        error
-        for error in report["errors"]
-        if (error["application"], error["message"]) not in in_lines
+        problem
+        for problem in report["errors"]
+        if (problem["application"], problem["message"]) not in in_lines
     ]
 
 
@@ -226,25 +235,29 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
 
     `named` escapes a name for the output format.
     """
-    shown = lines(report)
-    failed = dict.fromkeys(line.application for line in shown if line.verdict == "error")
+    all_lines = lines(report)
+    failed_apps = dict.fromkeys(line.application for line in all_lines if line.verdict == "error")
     words = []
-    for word, number in Counter(line.word for line in shown).items():
-        names = _in_brackets(failed, named) if word in (VERDICTS["error"], CHECKED["error"]) else ""
-        words.append(f"{number} {word.replace('would', 'to')}{names}")
-    errors = [other for other in others(report) if other["severity"] == "error"]
+    for word, number in Counter(line.word for line in all_lines).items():
+        text = f"{number} {word.replace('would', 'to')}"
+        if word in (VERDICTS["error"], CHECKED["error"]):
+            text += _in_brackets(failed_apps, named)
+        words.append(text)
+
+    errors = [problem for problem in others(report) if problem["severity"] == "error"]
     if errors:
-        after_failed = 1 if failed else 0  # the number of failed lines comes first
+        after_failed = 1 if failed_apps else 0  # the number of failed lines comes first
         words.insert(after_failed, _error_words(errors, named))
-    words += _commit_words(report, shown)
+    words += _commit_words(report, all_lines)
     return ", ".join(words) or nothing_decided(report)
 
 
-def _commit_words(report: JSON, shown: Sequence[Line]) -> Iterator[str]:
+def _commit_words(report: JSON, all_lines: Sequence[Line]) -> Iterator[str]:
     """Yield words for commits that are not part of any line."""
     if report["command"] == "check":
         return
-    if report["status"] == "updated" and not any(line.verdict == "update" for line in shown):
+    has_update = any(line.verdict == "update" for line in all_lines)
+    if report["status"] == "updated" and not has_update:
         yield "would commit" if would_be(report) else "committed"
     # older reports do not have the member
     if any(commit.get("rollback") for commit in report["commits"]):
@@ -255,14 +268,17 @@ def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
     """Return the number of errors that are not part of any line, and their Applications."""
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
-    # an Application may have two errors, if its rollout and its rollback failed
-    if all(error["rule"] == "rollout" for error in errors):
+    are_about_rollouts = all(error["rule"] == "rollout" for error in errors)
+    if are_about_rollouts:
+        # an Application may have two errors, if its rollout and its rollback failed
         return f"{counted(len(applications), 'failed rollout')}{names}"
     return f"{counted(len(errors), 'error')}{names}"
 
 
 def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> str:
-    return f" ({and_more([named(application) for application in applications])})"
+    """Return the first Applications' names in brackets. `named` escapes a name for the output."""
+    names = [named(application) for application in applications]
+    return f" ({and_more(names)})"
 
 
 def headline(report: JSON) -> str:
@@ -278,7 +294,7 @@ def headline(report: JSON) -> str:
 
 
 def proved(decision: JSON) -> str:
-    """Return the proof of a decision's candidate, or ""."""
+    """Return the proof of a decision's candidate, such as `signature; signer=…`, or ""."""
     proof = decision.get("proof") or {}
     return "; ".join(
         str(value) if key == "kind" else f"{key}={value}" for key, value in proof.items() if value
@@ -296,7 +312,9 @@ def exit_words(report: JSON) -> str:
         return ""
     if code == Exit.NOTHING_UPDATED and report["command"] == "check":
         return f"exit code {code} ({AUTHOR})"
-    return f"exit code {code} ({ACTS[code]})" if code in ACTS else f"exit code {code}"
+    if code in ACTS:
+        return f"exit code {code} ({ACTS[code]})"
+    return f"exit code {code}"
 
 
 def own_commits(report: JSON) -> Iterator[JSON]:
@@ -305,9 +323,10 @@ def own_commits(report: JSON) -> Iterator[JSON]:
     For a commit from a different run, only the request is shown.
     """
     for commit in report["commits"]:
-        would_create = commit["commit"] is None
-        is_own = commit.get("through", "") is not None  # older reports do not have it
-        if would_create or is_own:
+        is_prediction = commit["commit"] is None
+        # null for a commit from a different run; older reports do not have the member
+        is_own = commit.get("through", "") is not None
+        if is_prediction or is_own:
             yield commit
 
 
@@ -324,7 +343,8 @@ def waiting_words(waited: JSON) -> str:
     version = waited["tag"] or waited["digest"]
     words = (waited["application"], waited["alias"], version)
     build = " ".join(filter(None, words))
-    return f"{build} on {waited['pull_request'] or waited['head']}: {waited['because']}"
+    place = waited["pull_request"] or waited["head"]
+    return f"{build} on {place}: {waited['because']}"
 
 
 def would_be(report: JSON) -> bool:
@@ -332,8 +352,8 @@ def would_be(report: JSON) -> bool:
     if "dry_run" in report:
         return bool(report["dry_run"])
     # older reports do not have the member
-    without_commit = any(commit["commit"] is None for commit in report["commits"])
-    return report["command"] == "plan" or without_commit
+    has_prediction = any(commit["commit"] is None for commit in report["commits"])
+    return report["command"] == "plan" or has_prediction
 
 
 def commit_name(report: JSON, commit: JSON) -> str:
@@ -349,8 +369,8 @@ def nothing_decided(report: JSON) -> str:
         return "no tracked version has changed"
     if report["status"] == "failed" or not report["images"]:
         return "nothing was done"
-    number = report["counts"]["applications"]
-    elsewhere = any(error["rule"] == ELSEWHERE for error in report["errors"])
-    where = "in these repositories " if elsewhere else ""
-    read = f"{number} read" if number else "none with an image-list was found"
+    number_read = report["counts"]["applications"]
+    are_all_excluded = any(error["rule"] == ELSEWHERE for error in report["errors"])
+    where = "in these repositories " if are_all_excluded else ""
+    read = f"{number_read} read" if number_read else "none with an image-list was found"
     return f"no Application {where}tracks it ({read})"

@@ -15,13 +15,13 @@ from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from fnmatch import translate
 from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
 from task.errors import Malformed, NotPermittedError
-from task.model import Hold, Subscription, Wishes, Writes
+from task.model import Hold, Subscription, Tracker, Wishes, Writes
 from task.proof import Demand
 from task.text import shortened
 from task.timestamps import epoch_seconds, of_unix
@@ -85,19 +85,21 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     one_duration_earlier = current_time - seconds
     # Search forward, starting one duration earlier: a backward search that starts in the second
     # occurrence of a repeated hour would miss the first.
-    first: float | None = None
+    first_start: float | None = None
     for start in _starts(schedule, zone, one_duration_earlier):
-        if start > current_time:
-            return None
         if start > one_duration_earlier:
-            first = start
+            first_start = start
             break
-    if first is None:
+    if first_start is None or first_start > current_time:
         return None
+
     # If windows overlap, the last one ends last.
-    backward = _starts(schedule, zone, current_time + 1, reverse=True)
-    latest = next((start for start in backward if start <= current_time), first)
-    begins = int(max(first, latest))
+    last_start = first_start
+    for start in _starts(schedule, zone, current_time + 1, reverse=True):
+        if start <= current_time:
+            last_start = max(first_start, start)
+            break
+    begins = int(last_start)
     return of_unix(begins), of_unix(begins + seconds)
 
 
@@ -119,10 +121,10 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     # A day must match both day fields if either one is `*`; otherwise, matching one of them is
     # enough. In Argo CD's cron (robfig/cron 3.0), `*/2` does not count as `*`. In Debian's cron,
     # which CronSim follows, it does.
-    _, _, day, _, weekday = schedule.split()
+    _minute, _hour, day, _month, weekday = schedule.split()
     day_items = [*day.split(","), *weekday.split(",")]
-    starts.day_and = any(map(_ANY.fullmatch, day_items))
-    # within one zone, `datetime` would compare local times
+    starts.day_and = any(_ANY.fullmatch(day_item) for day_item in day_items)
+    # Return timestamps, because within one zone, `datetime` would compare local times.
     return (start.timestamp() for start in starts)
 
 
@@ -158,10 +160,12 @@ class PathGlob:
     def fits(self, path: str) -> bool:
         """Return whether the glob matches a path (relative to the repository's root) or one of the
         path's parent folders.
+
+        Go through the path's names, and keep the positions in `parts` that are reached by any
+        possible match of the names so far.
         """
         end = len(self.parts)
         names = [name for name in path.split("/") if name not in ("", ".")]
-        # the indices of the parts that may have to match the next name
         positions = self._with_next({0})
         for name in names:
             if end in positions:  # all parts have matched a parent folder
@@ -180,8 +184,11 @@ class PathGlob:
         """Return these positions, and the one after each `**`, because `**` may match zero
         folders.
         """
-        double_stars = {number for number, part in enumerate(self.parts) if part is None}
-        return positions | {position + 1 for position in positions & double_stars}
+        after_double_stars = set()
+        for position, part in enumerate(self.parts):
+            if part is None and position in positions:
+                after_double_stars.add(position + 1)
+        return positions | after_double_stars
 
 
 def name_glob(text: str) -> NameGlob:
@@ -221,23 +228,32 @@ class Match:
 
     def takes(self, sub: Subscription) -> bool:
         """Return whether the rule or freeze applies to this subscription."""
-        app = sub.application
         image = sub.entry.image
         path = posixpath.normpath(f"/{sub.path}")  # in the repository, without `..`
         return (
-            _admit(self.applications, lambda glob: glob.fits(app.key if glob.whole else app.name))
-            and _admit(self.projects, lambda glob: glob.fits(app.project))
-            and _admit(self.paths, lambda glob: glob.fits(path))
-            and _admit(self.images, lambda glob: glob.fits(image.name, image.identity))
+            _admit_application(self.applications, sub.application)
+            and _admit(self.projects, sub.application.project)
+            and _admit(self.paths, path)
+            and _admit(self.images, image.name, image.identity)
         )
 
 
-Glob = TypeVar("Glob", NameGlob, PathGlob)
+def _admit_application(globs: Sequence[NameGlob], app: Tracker) -> bool:
+    """Return whether at least one of the globs matches the Application, or there are none."""
+    if not globs:
+        return True
+    for glob in globs:
+        name = app.key if glob.whole else app.name
+        if glob.fits(name):
+            return True
+    return False
 
 
-def _admit(globs: Sequence[Glob], fits: Callable[[Glob], bool]) -> bool:
-    """Return whether at least one of the globs fits, or there are none."""
-    return not globs or any(map(fits, globs))
+def _admit(globs: Sequence[NameGlob | PathGlob], *names: str) -> bool:
+    """Return whether at least one of the globs matches one of the names, or there are none."""
+    if not globs:
+        return True
+    return any(glob.fits(*names) for glob in globs)
 
 
 EVERYTHING = Match()
@@ -308,42 +324,60 @@ def governed(
     strictest ones apply to the whole subscription.
     """
     active_freezes = in_force(config.freezes, now)
-    known = _KnownWishes(config)
+    known_wishes = _KnownWishes(config)
     governed_subs: list[Subscription] = []
     for sub in subs:
-        per_file = _with_files(sub, config, changed)
-        of_target = known.of(sub)
-        of_files = [known.of(of_file) for of_file in per_file]  # including the target's
-        wishes = of_target if len(set(of_files)) == 1 else agreed(of_files, of_target)
-        holds = [hold for match, hold in active_freezes if any(map(match.takes, per_file))]
-        ages = [item.minimum_age or 0 for item in of_files]
-        policy = replace(
-            sub.policy,
-            pin_digest=sub.policy.pin_digest or any(item.pin_digest for item in of_files),
-            minimum_age=max(sub.policy.minimum_age, *ages),
-            tag_order=sub.policy.tag_order or of_target.tag_order or "",
-        )
-        governed_subs.append(
-            replace(
-                sub,
-                pull_request=sub.pull_request or any(item.pull_request for item in of_files),
-                policy=policy,
-                wishes=wishes,
-                freeze=max(holds, key=lambda hold: epoch_seconds(hold.until), default=None),
-                writes=_writes_of_all(per_file, of_files),
-                demands=_demands_of_all(of_files),
-            )
-        )
+        sub_per_file = _with_files(sub, config, changed)
+        governed_subs.append(_governed_one(sub_per_file, known_wishes, active_freezes))
     return governed_subs
+
+
+def _governed_one(
+    sub_per_file: Sequence[Subscription],
+    known_wishes: _KnownWishes,
+    active_freezes: Sequence[tuple[Match, Hold]],
+) -> Subscription:
+    """Return one subscription with the settings that the config applies to it (see `governed`).
+
+    `sub_per_file` is the result of `_with_files`: the first one is the subscription itself.
+    """
+    sub = sub_per_file[0]
+    wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
+    wishes_of_target = wishes_per_file[0]
+    wishes = wishes_of_target
+    if len(set(wishes_per_file)) > 1:
+        wishes = agreed(wishes_per_file, wishes_of_target)
+
+    holds = [hold for match, hold in active_freezes if any(map(match.takes, sub_per_file))]
+    ages = [of_file.minimum_age or 0 for of_file in wishes_per_file]
+    policy = replace(
+        sub.policy,
+        pin_digest=sub.policy.pin_digest or any(of_file.pin_digest for of_file in wishes_per_file),
+        minimum_age=max(sub.policy.minimum_age, *ages),
+        tag_order=sub.policy.tag_order or wishes_of_target.tag_order or "",
+    )
+    return replace(
+        sub,
+        pull_request=sub.pull_request or any(of_file.pull_request for of_file in wishes_per_file),
+        policy=policy,
+        wishes=wishes,
+        freeze=last_to_end(holds),
+        writes=_writes_of_all(sub_per_file, wishes_per_file),
+        demands=_demands_of_all(wishes_per_file),
+    )
+
+
+def last_to_end(freezes: Iterable[Hold]) -> Hold | None:
+    """Return the freeze that ends last, or None if there is none."""
+    return max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None)
 
 
 def _demands_of_all(all_wishes: Iterable[Wishes]) -> tuple[Demand, ...]:
     """Return all proofs that the config requires, without duplicates."""
-    return tuple(dict.fromkeys(demand for wishes in all_wishes for demand in _demands_in(wishes)))
-
-
-def _demands_in(wishes: Wishes) -> list[Demand]:
-    return [demand for demand in (wishes.signatures, wishes.provenance) if demand]
+    demands: list[Demand] = []
+    for wishes in all_wishes:
+        demands += [demand for demand in (wishes.signatures, wishes.provenance) if demand]
+    return tuple(dict.fromkeys(demands))
 
 
 def _with_files(
@@ -356,29 +390,34 @@ def _with_files(
     """
     if not for_some_paths(config):
         return (sub,)
-    other_paths = (path for path in changed(sub) if path != sub.path)
+    other_paths = [path for path in changed(sub) if path != sub.path]
     return (sub, *(replace(sub, path=path) for path in other_paths))
 
 
 def _writes_of_all(
-    per_file: Sequence[Subscription], of_files: Sequence[Wishes]
+    sub_per_file: Sequence[Subscription],
+    wishes_per_file: Sequence[Wishes],
 ) -> tuple[Writes, ...]:
     """Return the write permissions from the target's rule, and from each file's own rule.
 
-    `per_file` is the result of `_with_files`, and `of_files` has the wishes for each. The target is
-    the first.
+    `sub_per_file` is the result of `_with_files`, and `wishes_per_file` has the wishes for each.
+    The target is the first.
     """
-    of_target = of_files[0].writes
-    permissions = [of_target] if of_target else []
-    for of_file, wishes in zip(per_file[1:], of_files[1:], strict=True):
-        if wishes.writes and wishes.writes != of_target:
-            permissions.append(replace(wishes.writes, only=of_file.path))
+    target_permission = wishes_per_file[0].writes
+    permissions = [target_permission] if target_permission else []
+    other_files = zip(sub_per_file[1:], wishes_per_file[1:], strict=True)
+    for sub_of_file, wishes in other_files:
+        if wishes.writes and wishes.writes != target_permission:
+            permissions.append(replace(wishes.writes, only=sub_of_file.path))
     return tuple(permissions)
 
 
 def keys_named(wishes: Iterable[Wishes]) -> tuple[str, ...]:
     """Return the paths of the public keys in these wishes."""
-    return tuple(dict.fromkeys(path for demand in _demands_of_all(wishes) for path in demand.keys))
+    paths: list[str] = []
+    for demand in _demands_of_all(wishes):
+        paths += demand.keys
+    return tuple(dict.fromkeys(paths))
 
 
 def also_limited(
@@ -389,11 +428,12 @@ def also_limited(
     """Return the subscriptions, each with the additional write limits
     from another branch's config.
     """
-    known = _KnownWishes(config)
+    known_wishes = _KnownWishes(config)
     limited = []
     for sub in subs:
-        per_file = _with_files(sub, config, changed)
-        writes = _writes_of_all(per_file, [known.of(of_file) for of_file in per_file])
+        sub_per_file = _with_files(sub, config, changed)
+        wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
+        writes = _writes_of_all(sub_per_file, wishes_per_file)
         limited.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
     return limited
 
@@ -408,14 +448,15 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
     if not any(rule.match.paths for rule in config.rules):
         return
     applied_demands = {replace(demand, texts=()) for demand in sub.demands}
-    without_freezes = replace(config, freezes=())
+    config_without_freezes = replace(config, freezes=())
     for path in paths:
-        (of_file,) = governed([replace(sub, path=path)], without_freezes, "")
-        if (
-            of_file.pull_request != sub.pull_request
-            or of_file.policy.pin_digest != sub.policy.pin_digest
-            or not applied_demands.issuperset(of_file.demands)
-        ):
+        (sub_of_file,) = governed([replace(sub, path=path)], config_without_freezes, "")
+        has_stricter_rules = (
+            sub_of_file.pull_request != sub.pull_request
+            or sub_of_file.policy.pin_digest != sub.policy.pin_digest
+            or not applied_demands.issuperset(sub_of_file.demands)
+        )
+        if has_stricter_rules:
             message = (
                 f"{PATH} has stricter rules for {shortened(path)!r} than for"
                 f" {shortened(sub.path) or '/'!r}"
@@ -429,16 +470,17 @@ class _KnownWishes:
 
     def __init__(self, config: RepositoryConfig) -> None:
         self._config = config
-        self._known: dict[tuple[int, ...], Wishes] = {}
+        self._wishes_by_rules: dict[tuple[int, ...], Wishes] = {}
 
     def of(self, sub: Subscription) -> Wishes:
         """Return the wishes for a subscription."""
         rules = self._config.rules
         matching = tuple(number for number, rule in enumerate(rules) if rule.match.takes(sub))
-        if matching not in self._known:
-            layers = [*(rules[number].wishes for number in matching), self._config.wishes]
-            self._known[matching] = decided(layers)
-        return self._known[matching]
+        if matching not in self._wishes_by_rules:
+            layers = [rules[number].wishes for number in matching]
+            layers.append(self._config.wishes)
+            self._wishes_by_rules[matching] = decided(layers)
+        return self._wishes_by_rules[matching]
 
 
 def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
@@ -455,7 +497,10 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
             unanimous[field.name] = values[0]
 
     def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(text for texts in lists for text in texts or ()))
+        all_texts: list[str] = []
+        for texts in lists:
+            all_texts += texts or ()
+        return tuple(dict.fromkeys(all_texts))
 
     return replace(
         replace(common, **unanimous),
@@ -469,13 +514,13 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
     """Combine the layers. Each wish comes from the first layer that sets it."""
-    values: dict[str, Any] = {}
+    decided_wishes: dict[str, Any] = {}  # by field name
     for layer in layers:
         for field in fields(Wishes):
             value = getattr(layer, field.name)
-            if value is not None and field.name not in values:
-                values[field.name] = value
-    return Wishes(**values)
+            if value is not None and field.name not in decided_wishes:
+                decided_wishes[field.name] = value
+    return Wishes(**decided_wishes)
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
@@ -483,12 +528,13 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
     the config file and its line.
     """
     parts: dict[str, Rule | Freeze] = {}
-    for number, rule in enumerate(config.rules, 1):
+    for number, rule in enumerate(config.rules, start=1):
         parts[f"rules[{number}]"] = rule
-    for number, freeze in enumerate(config.freezes, 1):
+    for number, freeze in enumerate(config.freezes, start=1):
         parts[f"freezes[{number}]"] = freeze
+
     return [
-        (name, part.line) for name, part in parts.items() if not any(map(part.match.takes, subs))
+        (path, part.line) for path, part in parts.items() if not any(map(part.match.takes, subs))
     ]
 
 

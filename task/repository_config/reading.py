@@ -77,13 +77,13 @@ _RULE = ("match", *_WISHES)
 _FREEZE = ("schedule", "duration", "timeZone", "reason", "match")
 _MATCH = ("applications", "projects", "paths", "images")
 # trailers that every commit has; case does not matter
-_OURS = (
+_OWN_TRAILERS = (
     "application",
     "promoted-from",
     "proof",
 )
 NOT_READ = "is not read: the config file is"
-_WAY_OUT = "nothing will be written to this branch until the repository's owners fix the file"
+_EFFECT = "nothing will be written to this branch until the repository's owners fix the file"
 
 
 _FOLDER = "040000"  # the mode in Git
@@ -96,16 +96,23 @@ def config_in(files: Files) -> RepositoryConfig:
     would have no effect.
     """
     for path in MISTAKEN:
-        if path in files and files[path].mode != _FOLDER:
+        if _is_file(files, path):
             raise TargetError(
                 f"{NOT_READ} {PATH}",
-                hint=f"rename it to {PATH}, or delete it; {_WAY_OUT}",
+                hint=f"rename it to {PATH}, or delete it; {_EFFECT}",
                 subject=path,
             )
-    if PATH not in files or files[PATH].mode == _FOLDER:  # a folder of state files is not a config
+    if not _is_file(files, PATH):
         return NO_CONFIG
     with of_config():
         return read_config(text_of(files, PATH) or "")
+
+
+def _is_file(files: Files, path: str) -> bool:
+    """Return whether a file is in the snapshot. A folder of state files may have a config's name,
+    but is not a config.
+    """
+    return path in files and files[path].mode != _FOLDER
 
 
 @contextmanager
@@ -116,7 +123,7 @@ def of_config() -> Iterator[None]:
     try:
         yield
     except TargetError as error:
-        hint = "; ".join(filter(None, (error.hint, _WAY_OUT)))
+        hint = f"{error.hint}; {_EFFECT}" if error.hint else _EFFECT
         raise TargetError(error.message, hint=hint, subject=PATH) from error
 
 
@@ -159,14 +166,7 @@ def _root_node(text: str) -> Node:
     try:
         tree = parse(text)
     except TargetError as error:
-        line_number = re.search(r", line (\d+)$", error.message)
-        if line_number:
-            lines = text.split("\n")[int(line_number[1]) - 1 :]
-            if lines and re.match(r" *\t", lines[0]):
-                message = f"line {line_number[1]} is indented with a tab"
-                hint = "indent with spaces, as YAML requires"
-                raise TargetError(message, hint=hint) from error
-        raise TargetError(error.message, hint="fix the YAML") from error
+        raise _syntax_error(error, text) from error
     refuse_odd_breaks(tree)
     if tree.root.null:
         raise TargetError(
@@ -180,6 +180,18 @@ def _root_node(text: str) -> Node:
             hint="put everything in one document",
         )
     return tree.root
+
+
+def _syntax_error(error: TargetError, text: str) -> TargetError:
+    """Return the YAML parser's error with a hint. Indentation with a tab has its own message."""
+    match = re.search(r", line (\d+)$", error.message)
+    if match:
+        number = int(match[1])
+        following_lines = text.split("\n")[number - 1 :]
+        if following_lines and re.match(r" *\t", following_lines[0]):
+            message = f"line {match[1]} is indented with a tab"
+            return TargetError(message, hint="indent with spaces, as YAML requires")
+    return TargetError(error.message, hint="fix the YAML")
 
 
 class _Enough(Exception):
@@ -210,13 +222,16 @@ class _Value:
     file: _File
 
     def at(self, key: str, node: Node) -> _Value:
+        """Return the value at a key of this mapping."""
         return _Value(node, f"{self.name}.{key}".lstrip("."), self.file)
 
     @property
     def line(self) -> int:
+        """The number of the value's first line."""
         return self.file.text.count("\n", 0, self.node.start) + 1
 
     def wrong(self, what: str, hint: str) -> TargetError:
+        """Return an error about this value, with its line."""
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
     def note(self, mistake: TargetError) -> None:
@@ -225,7 +240,7 @@ class _Value:
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
 
-    def fields(self, known: tuple[str, ...]) -> dict[str, _Value]:
+    def fields(self, allowed: tuple[str, ...]) -> dict[str, _Value]:
         """Return the values by key.
 
         A misspelled key is treated as the known key that it resembles, so that the known key is not
@@ -234,22 +249,24 @@ class _Value:
         known_keys: dict[str, _Value] = {}
         misspelled_keys: dict[str, _Value] = {}
         children = self.children()
-        key_nodes = {key.value: key for key, _ in pairs(resolved(self.node))}
+        key_nodes = {key_node.value: key_node for key_node, _value in pairs(resolved(self.node))}
         place = f" in {self.name}" if self.name else ""
         for name, value in children.items():
-            if name in known:
+            if name in allowed:
                 known_keys[name] = value
                 continue
-            hint = f"use {', '.join(known)}"
-            for similar in get_close_matches(name, known, n=1):
-                misspelled_keys[similar] = self.at(similar, value.node)
-                hint = f"did you mean {similar}? the keys are {', '.join(known)}"
+            hint = f"use {', '.join(allowed)}"
+            similar_keys = get_close_matches(name, allowed, n=1)
+            if similar_keys:
+                meant_key = similar_keys[0]
+                misspelled_keys[meant_key] = self.at(meant_key, value.node)
+                hint = f"did you mean {meant_key}? the keys are {', '.join(allowed)}"
             key = self.at(name, key_nodes[name])
             self.note(key.wrong(f"unknown key {shortened(name, 50)!r}{place}", hint))
         return {**misspelled_keys, **known_keys}
 
     def children(self) -> dict[str, _Value]:
-        """Return the values of a mapping by key."""
+        """Return the values of a mapping by key. Keys with a mistake are left out."""
         node = resolved(self.node)
         parent = self.name or "the file"
         if node.kind != "mapping" or node.tag:
@@ -284,9 +301,11 @@ class _Value:
     def text(self) -> str:
         """Return the string, without spaces around it."""
         node = resolved(self.node)
-        if node.kind == "scalar" and node.style and not node.value.strip():
+        is_scalar = node.kind == "scalar"
+        is_quoted = bool(node.style)
+        if is_scalar and is_quoted and not node.value.strip():
             raise self.wrong(f"{self.name} is empty", "put a string between the quotes")
-        if node.kind != "scalar" or node.tag not in _TAGS or node.null:
+        if not is_scalar or node.tag not in _TAGS or node.null:
             raise self.wrong(f"{self.name} is not a string", 'quote it: "…"')
         if len(node.value) > LONGEST:
             raise self.wrong(
@@ -331,9 +350,9 @@ def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
         return otherwise
 
 
-def _fields(value: _Value | None, known: tuple[str, ...]) -> dict[str, _Value]:
+def _fields(value: _Value | None, allowed: tuple[str, ...]) -> dict[str, _Value]:
     """Return the values by key, or none if the mapping is missing or has a mistake."""
-    return _try(value, lambda value: value.fields(known), {})
+    return _try(value, lambda value: value.fields(allowed), {})
 
 
 def _whole_config(file: _Value) -> RepositoryConfig:
@@ -342,37 +361,46 @@ def _whole_config(file: _Value) -> RepositoryConfig:
     Raises `TargetError` if the file has the wrong structure or version, and `_Enough`.
     """
     fields = file.fields(_FILE)
-    version = fields.get("version")
-    if version is None:
-        file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
-    else:
-        number = _try(version, _Value.text, "1")
-        if number != "1":
-            hint = "use `version: 1`; newer versions of the file need a newer Image Update"
-            raise version.wrong(f"version {shortened(number, 50)!r} is not supported", hint)
-        if resolved(version.node).style:
-            hint = "use the number, without quotes: version: 1"
-            file.note(version.wrong("version is a string", hint))
-    lists: dict[str, list[_Value]] = {}
-    for key in ("rules", "freezes"):
-        read_items = partial(_Value.items, most=MOST[key], hint="use wider globs")
-        items = _try(fields.get(key), read_items, _NO_ITEMS)
-        lists[key] = [
-            replace(item, name=f"{key}[{position}]") for position, item in enumerate(items, 1)
-        ]
+    _check_version(file, fields.get("version"))
+    rules = _numbered_items(fields, "rules")
+    freezes = _numbered_items(fields, "freezes")
     prefix = _try(fields.get("branchPrefix"), _branch_prefix, None)
     return RepositoryConfig(
         replace(_wishes(fields), branch_prefix=prefix),
-        tuple(map(_rule, lists["rules"])),
-        tuple(map(_freeze, lists["freezes"])),
+        tuple(map(_rule, rules)),
+        tuple(map(_freeze, freezes)),
         tuple(file.file.templates.items()),
         _try(fields.get("memorySigners"), _memory_signers, None),
         _refused(fields.get("check")),
     )
 
 
+def _check_version(file: _Value, version: _Value | None) -> None:
+    """Record a mistake if the file's version is missing or quoted. Raises `TargetError` if it is
+    not 1.
+    """
+    if version is None:
+        file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
+        return
+    number = _try(version, _Value.text, "1")
+    if number != "1":
+        hint = "use `version: 1`; newer versions of the file need a newer Image Update"
+        raise version.wrong(f"version {shortened(number, 50)!r} is not supported", hint)
+    is_quoted = bool(resolved(version.node).style)
+    if is_quoted:
+        hint = "use the number, without quotes: version: 1"
+        file.note(version.wrong("version is a string", hint))
+
+
+def _numbered_items(fields: Mapping[str, _Value], key: str) -> list[_Value]:
+    """Return the items of the list at this key, named by their position, such as `rules[2]`."""
+    read_items = partial(_Value.items, most=MOST[key], hint="use wider globs")
+    items = _try(fields.get(key), read_items, _NO_ITEMS)
+    return [replace(item, name=f"{key}[{number}]") for number, item in enumerate(items, start=1)]
+
+
 def _refused(value: _Value | None) -> tuple[str, ...]:
-    """Return the order rules for which `check` fails."""
+    """Return the order rules for which `check` fails. An unknown rule is a mistake."""
     fields = _fields(value, ("refuse",))
     items = _try(fields.get("refuse"), partial(_Value.items, most=MOST_ITEMS), _NO_ITEMS)
     for item in items:
@@ -384,6 +412,7 @@ def _refused(value: _Value | None) -> tuple[str, ...]:
 
 
 def _rule(value: _Value) -> Rule:
+    """Return a rule. A rule without any settings is a mistake."""
     mistakes_before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
@@ -394,44 +423,47 @@ def _rule(value: _Value) -> Rule:
 
 
 def _freeze(value: _Value) -> Freeze:
+    """Return a freeze. A missing schedule, duration, or reason is a mistake."""
     fields_or_none = _try(value, lambda value: value.fields(_FREEZE), None)
+    is_mapping = fields_or_none is not None  # otherwise, that is already a mistake
     fields = fields_or_none or {}
-    if fields_or_none is not None:  # otherwise, it is not a mapping, which is already a mistake
+    if is_mapping:
         for key in ("schedule", "duration", "reason"):
             if key not in fields:
                 value.note(value.wrong(f"{value.name} has no {key}", f"set {key}: …"))
-    return Freeze(
-        _try(fields.get("schedule"), lambda value: value.parsed(schedule), ""),
-        _try(fields.get("duration"), lambda value: value.parsed(seconds_of), 0),
-        _try(fields.get("timeZone"), lambda value: value.parsed(zone_of), zone_of("UTC")),
-        " ".join(_try(fields.get("reason"), _Value.text, "").split()),
-        _match(fields.get("match")),
-        value.line,
-    )
+    start = _try(fields.get("schedule"), lambda value: value.parsed(schedule), "")
+    seconds = _try(fields.get("duration"), lambda value: value.parsed(seconds_of), 0)
+    zone = _try(fields.get("timeZone"), lambda value: value.parsed(zone_of), zone_of("UTC"))
+    reason = _try(fields.get("reason"), _Value.text, "")
+    match = _match(fields.get("match"))
+    return Freeze(start, seconds, zone, " ".join(reason.split()), match, value.line)
 
 
 def _match(value: _Value | None) -> Match:
     """Return the match, or a match for everything if it is missing or partly unreadable."""
     if value is None:
         return EVERYTHING
-    mistakes_before = len(value.file.mistakes)
+    mistakes = value.file.mistakes
+    mistakes_before = len(mistakes)
     fields = _fields(value, _MATCH)
-    if not fields and len(value.file.mistakes) == mistakes_before:
+    if not fields and len(mistakes) == mistakes_before:
         value.note(value.wrong(f"{value.name} is empty", f"set one of {', '.join(_MATCH)}"))
-    lists: dict[str, tuple[str, ...]] = {}
+
+    globs_by_key: dict[str, tuple[str, ...]] = {}
     for key, field_value in fields.items():
         globs = _try(field_value, _globs, None)
         if globs == ():
             message = f"{field_value.name} is empty, so it matches nothing"
             value.note(field_value.wrong(message, 'use globs, such as ["team-a/*"]'))
-        lists[key] = globs or ()
-    if len(value.file.mistakes) > mistakes_before:
+        globs_by_key[key] = globs or ()
+
+    if len(mistakes) > mistakes_before:
         return EVERYTHING
     return Match(
-        tuple(map(name_glob, lists.get("applications", ()))),
-        tuple(map(name_glob, lists.get("projects", ()))),
-        tuple(map(path_glob, lists.get("paths", ()))),
-        tuple(map(name_glob, lists.get("images", ()))),
+        tuple(map(name_glob, globs_by_key.get("applications", ()))),
+        tuple(map(name_glob, globs_by_key.get("projects", ()))),
+        tuple(map(path_glob, globs_by_key.get("paths", ()))),
+        tuple(map(name_glob, globs_by_key.get("images", ()))),
     )
 
 
@@ -445,6 +477,10 @@ def _globs(value: _Value) -> tuple[str, ...]:
 
 
 def _wishes(fields: Mapping[str, _Value]) -> Wishes:
+    """Return the wishes in these fields, which are a rule's or the whole file's.
+
+    A missing field is None, and so is one with a mistake.
+    """
     commit = _fields(fields.get("commit"), _COMMIT)
     requests = _fields(fields.get("pullRequests"), _REQUESTS)
 
@@ -455,7 +491,8 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
     template = read("template", _path, commit)
     if template:
-        commit["template"].file.templates.setdefault(template, commit["template"].line)
+        value = commit["template"]
+        value.file.templates.setdefault(template, value.line)
     return Wishes(
         author_name=read("authorName", _account_name, commit),
         author_email=read("authorEmail", _email_address, commit),
@@ -480,6 +517,7 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
 
 def _account_name(value: _Value) -> str:
+    """Return a name for a commit's author."""
     text = value.text()
     if not is_name(text):
         hint = "remove < > and control characters; the address belongs in authorEmail"
@@ -488,6 +526,7 @@ def _account_name(value: _Value) -> str:
 
 
 def _email_address(value: _Value) -> str:
+    """Return an email address for a commit's author."""
     text = value.text()
     if not is_address(text):
         raise value.wrong(
@@ -498,10 +537,11 @@ def _email_address(value: _Value) -> str:
 
 
 def _path(value: _Value) -> str:
+    """Return the path of a file in the repository, without empty parts and `.`."""
     path = value.text()
     parts = path.split("/")
     leaves_repository = path.startswith("/") or ".." in parts
-    is_root = not path.strip("./")
+    is_root = path.strip("./") == ""
     if leaves_repository or is_root or not path.isprintable():
         raise value.wrong(
             f"{value.name} is not a path within the repository",
@@ -511,6 +551,7 @@ def _path(value: _Value) -> str:
 
 
 def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
+    """Return the commit message trailers in a mapping. Invalid keys are recorded as mistakes."""
     children = value.children()
     if len(children) > MOST_ITEMS:
         raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "remove some")
@@ -520,13 +561,14 @@ def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
         if not TRAILER_KEY.fullmatch(key):
             hint = "use letters, digits, and dashes"
             value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
-        elif key.lower() in _OURS:
+        elif key.lower() in _OWN_TRAILERS:
             message = f"{value.name}: each commit already has the trailer {key}"
             value.note(child.wrong(message, "use another key"))
     return tuple(trailers.items())
 
 
 def _grouping(value: _Value) -> Grouping:
+    """Return which updates share a pull request."""
     text = value.text()
     if text not in GROUPS:
         raise value.wrong(
@@ -536,11 +578,13 @@ def _grouping(value: _Value) -> Grouping:
 
 
 def _tag_order(value: _Value) -> str:
+    """Return the `tagOrder` as written, after checking its syntax."""
     value.parsed(parse_tag_order)
     return value.text()
 
 
 def _push_options(value: _Value) -> tuple[str, ...]:
+    """Return the options for `git push`."""
     texts = value.texts()
     if not all(map(str.isprintable, texts)):
         raise value.wrong(
@@ -550,27 +594,31 @@ def _push_options(value: _Value) -> tuple[str, ...]:
 
 
 def _writes_of(value: _Value) -> Writes:
+    """Return where Applications may write: globs of paths, of branches, or both."""
     fields = value.fields(_WRITES)
     if not fields:
         raise value.wrong(f"{value.name} is empty", f"set one of {', '.join(_WRITES)}")
-    lists = {key: _globs(globs) for key, globs in fields.items()}
-    for key, globs in fields.items():
-        if any(glob.startswith("/") for glob in lists[key]):
-            message = f"{globs.name}: a glob that begins with a slash matches nothing"
+    globs_by_key = {key: _globs(field_value) for key, field_value in fields.items()}
+    for key, field_value in fields.items():
+        if any(glob.startswith("/") for glob in globs_by_key[key]):
+            message = f"{field_value.name}: a glob that begins with a slash matches nothing"
             hint = "remove the slash: globs start at the repository's root"
-            raise globs.wrong(message, hint)
+            raise field_value.wrong(message, hint)
     return Writes(
-        lists.get("paths"),
-        lists.get("branches"),
+        globs_by_key.get("paths"),
+        globs_by_key.get("branches"),
         value.line,
     )
 
 
 def _signatures(value: _Value) -> Demand:
-    return Demand("signature", *_signers(value, value.fields(_SIGNERS)), line=value.line)
+    """Return the demand that images have a signature by one of these signers."""
+    keys, identities = _signers(value, value.fields(_SIGNERS))
+    return Demand("signature", keys, identities, line=value.line)
 
 
 def _branch_prefix(value: _Value) -> str:
+    """Return the start of head branch names."""
     text = value.text()
     if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
         raise value.wrong(
@@ -581,18 +629,27 @@ def _branch_prefix(value: _Value) -> str:
 
 
 def _memory_signers(value: _Value) -> Demand | None:
+    """Return the demand that the memory branch is signed with one of these public keys. An empty
+    list demands nothing.
+    """
     paths = tuple(dict.fromkeys(map(_path, value.items(MOST_ITEMS))))
     return Demand("signature", paths, line=value.line) if paths else None
 
 
 def _provenance(value: _Value) -> Demand:
+    """Return the demand that images have a provenance with these claims, by one of these signers.
+
+    At least one claim is required.
+    """
     fields = value.fields((*_SIGNERS, *_CLAIMS))
     claims = {key: fields[key].text() for key in _CLAIMS if key in fields}
     if not claims:
         raise value.wrong(f"{value.name} has no requirement", f"set one of {', '.join(_CLAIMS)}")
+    keys, identities = _signers(value, fields)
     return Demand(
         "provenance",
-        *_signers(value, fields),
+        keys,
+        identities,
         source_repository=claims.get("sourceRepository", "").removesuffix(".git"),
         ref=claims.get("ref", ""),
         workflow=claims.get("workflow", ""),
@@ -624,6 +681,7 @@ def _signers(
 
 
 def _signer(value: _Value) -> Identity:
+    """Return a signer's identity: its subject, and the issuer that confirms the subject."""
     fields = value.fields(_IDENTITY)
     for key in _IDENTITY:
         if key not in fields:
@@ -641,25 +699,23 @@ def template_in(files: Files, path: str, line: int) -> str:
 
     Raises a TargetError with the config line that refers to the template.
     """
-    where = f"line {line}:"
+    place = f"line {line}:"
     try:
         text = text_of(files, path)
     except TargetError as error:
-        message = f"{where} commit.template: {path}: {error.message}"
+        message = f"{place} commit.template: {path}: {error.message}"
         raise TargetError(message, hint="use a text file in this repository") from error
     if text is None:
-        hint = "add it, or correct the path"
-        raise TargetError(f"{where} commit.template: there is no file {path}", hint=hint)
+        message = f"{place} commit.template: there is no file {path}"
+        raise TargetError(message, hint="add it, or correct the path")
     if len(text) > LONGEST_TEMPLATE:
-        raise TargetError(
-            f"{where} commit.template: {path} is larger than 64 KiB", hint="shorten it"
-        )
+        message = f"{place} commit.template: {path} is larger than 64 KiB"
+        raise TargetError(message, hint="shorten it")
     try:
         check_template(text)
     except Malformed as error:
-        raise TargetError(
-            f"{where} commit.template: {path}: {error.message}", hint=error.hint
-        ) from error
+        message = f"{place} commit.template: {path}: {error.message}"
+        raise TargetError(message, hint=error.hint) from error
     return text
 
 
@@ -679,7 +735,8 @@ def with_keys(demand: Demand, files: Files) -> Demand:
         if text is None:
             hint = "add the public key, or correct the path"
             raise TargetError(f"{place}: there is no such file", hint=hint)
-        if len(text) > LONGEST_TEMPLATE:
+        is_too_large = len(text) > LONGEST_TEMPLATE
+        if is_too_large:
             hint = "use a file with only public keys"
             raise TargetError(f"{place}: it is larger than 64 KiB", hint=hint)
         texts.append((path, text))
