@@ -171,7 +171,7 @@ def _deployed_by(
 
 def _unsupported_kustomize_key(kustomize: Mapping[str, Any]) -> str:
     """Return the first key, in alphabetical order, that changes Kustomize's output, or ""."""
-    keys = sorted(key for key, value in kustomize.items() if value and key not in _HARMLESS)
+    keys = sorted(str(key) for key, value in kustomize.items() if value and key not in _HARMLESS)
     return f"kustomize.{keys[0]}" if keys else ""
 
 

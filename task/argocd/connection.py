@@ -137,11 +137,6 @@ def parse_options(argocd_opts: str) -> Connection:
         flags[name] = value
         if name == "header":
             header_values.append(value)
-    # Like the command, accept several headers in one value: one line of CSV.
-    headers: list[str] = []
-    for value in header_values:
-        for row in csv.reader([value], skipinitialspace=True):
-            headers += row
     return Connection(
         server=flags.get("server", ""),
         token=Secret(flags.get("auth-token", "")),
@@ -151,9 +146,26 @@ def parse_options(argocd_opts: str) -> Connection:
         certificate=flags.get("client-crt", ""),
         key=flags.get("client-crt-key", ""),
         root_path=flags.get("grpc-web-root-path", ""),
-        headers=parse_headers(headers),
+        headers=parse_headers(_headers_in(header_values)),
         unused=tuple(name for name in _ELSEWHERE if flags.get(name, "false") != "false"),
     )
+
+
+def _headers_in(values: Sequence[str]) -> list[str]:
+    """Return the headers in the values of `--header`. Like the command, accept several headers in
+    one value: one line of CSV. Raises `Malformed` for a value with several lines.
+    """
+    headers: list[str] = []
+    for value in values:
+        try:
+            for row in csv.reader([value], skipinitialspace=True):
+                headers += row
+        except csv.Error:
+            raise Malformed(
+                "a header in ARGOCD_OPTS has a line break",
+                "repeat --header for each header",
+            ) from None
+    return headers
 
 
 def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:

@@ -430,7 +430,7 @@ def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None
             # the first and last lines of a key in PEM are not secret
             if len(secret) < SHORTEST or line.startswith(_PEM_FRAMES):
                 continue
-            url_encoded = quote(secret, safe="")
+            url_encoded = quote(secret, safe="", errors="surrogateescape")
             base64_encoded = b64encode(secret.encode(errors="surrogateescape")).decode()
             values_to_mask |= dict.fromkeys((secret, url_encoded, base64_encoded))
     commands = [f"::add-mask::{value.replace('%', '%25')}\n" for value in values_to_mask]

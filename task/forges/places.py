@@ -135,8 +135,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
 def _public_forge(host: str) -> str:
     """Return the forge that has this public host, such as "github" for github.com, or ""."""
     for forge in FORGES.values():
-        host_ends = forge.host_ends or "-"  # no hostname ends with "-"
-        if host in forge.hosts or host.endswith(host_ends):
+        if host in forge.hosts or host.endswith(forge.host_ends):
             return forge.name
     return ""
 

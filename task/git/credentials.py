@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -210,9 +211,10 @@ def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | Non
     """Return the configured files for ssh, or None if nothing is configured. `key` comes from a
     variable.
     """
-    if os.path.isdir(options.ssh_directory) and not os.listdir(options.ssh_directory):
-        # Kubernetes mounts a missing optional secret as an empty folder
-        options = replace(options, ssh_directory="")
+    with suppress(OSError):  # `collect` reports a folder that cannot be read
+        if os.path.isdir(options.ssh_directory) and not os.listdir(options.ssh_directory):
+            # Kubernetes mounts a missing optional secret as an empty folder
+            options = replace(options, ssh_directory="")
     sets_key = key or options.ssh_key_file or options.ssh_directory
     sets_known_hosts = options.ssh_known_hosts_file or options.ssh_host_key
     if not sets_key and not sets_known_hosts:

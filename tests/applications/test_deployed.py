@@ -120,6 +120,7 @@ def test_helm_options_become_release_arguments() -> None:
         ({"helm": {"valueFiles": ["https://h/x.yaml"]}}, "helm.valueFiles 'https://h/x.yaml'"),
         ({"helm": {"fileParameters": [{"name": "x", "path": "y"}]}}, "helm.fileParameters"),
         ({"kustomize": {"namePrefix": "a-"}}, "kustomize.namePrefix"),
+        ({"kustomize": {"namePrefix": "a-", 1: "b"}}, "kustomize.1"),
         ({"kustomize": {"version": "v5"}}, ""),
     ],
 )

@@ -54,6 +54,7 @@ WRONG = [
     ("--header hunter2", "Name: value"),
     ("--header 'A b: hunter2'", "Name: value"),
     ("--header 'A: hunter2\x07'", "has an invalid value"),
+    ("--header 'A: hunter2\nB: c'", "has a line break"),
 ]
 
 

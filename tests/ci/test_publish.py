@@ -215,6 +215,7 @@ KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n-----END OPENSSH PRIVATE K
         ("100%", ["100%25", "100%2525", b64encode(b"100%").decode()]),
         ("", []),
         ("abc\n", []),
+        ("caf\udce9", ["caf\udce9", "caf%25E9", b64encode(b"caf\xe9").decode()]),  # not UTF-8
     ],
 )
 def test_secrets_are_masked_line_by_line_in_every_encoding(value: str, masked: list[str]) -> None:

@@ -231,6 +231,10 @@ def test_repository_urls_on_known_servers_map_to_their_api(
     assert (place.api, "/".join(place.project)) == (api, project)
 
 
+def test_a_host_that_ends_with_a_hyphen_is_not_a_public_forge() -> None:
+    assert place_of("https://git-/a/b.git") is None
+
+
 def test_a_forge_option_without_an_address_applies_to_every_unknown_host() -> None:
     place = place_of("https://git.example.com/a/b.git", [forge_option("forgejo")])
     assert place is not None

@@ -9,7 +9,7 @@ import pytest
 from support import needs
 
 from task.errors import UsageError
-from task.git.credentials import Access, Credentials
+from task.git.credentials import Access, Credentials, access_of
 from task.git.ssh import collect, has_passphrase, host_key, is_private_key, tidy_key
 from task.secret import Secret
 from task.settings import AccessOptions
@@ -145,3 +145,16 @@ def test_known_hosts_of_the_home_folder_are_used_with_a_separate_key(tmp_path: P
 def test_a_key_in_two_places_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="both"):
         collect(AccessOptions(ssh_key_file=str(tmp_path)), Secret("x"), "")
+
+
+def test_an_unreadable_ssh_directory_is_a_usage_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root can read every folder, so the system's answer is replaced."""
+
+    def denied(_folder: str) -> list[str]:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "listdir", denied)
+    with pytest.raises(UsageError, match=r"--ssh-directory: cannot read .*: Permission denied"):
+        access_of(AccessOptions(ssh_directory=str(tmp_path)), {})

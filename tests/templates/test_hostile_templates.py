@@ -44,6 +44,7 @@ HOSTILE = {
     "large exponent": "{{1e999999999}}",
     "large binary exponent": "{{0x1p999999999}}",
     "unfinished escapes": '{{"' + "\\a" * 100_000,
+    "operand with zeros": '{{printf "%[0000000012]d" 1 2}}',
     "far operand": '{{printf "' + "%[99999999999999999999999]d" * 100 + '" 1}}',
 }
 

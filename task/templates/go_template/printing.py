@@ -321,10 +321,10 @@ class Printf:
         """
         if index is None:
             return
-        digits = index[1:-1]  # without the brackets
+        digits = index[1:-1].lstrip("0")  # without the brackets
         is_number = digits.isascii() and digits.isdecimal()
-        # nine digits are enough to see that a longer number is too large
-        exists = is_number and 1 <= int(digits[:9]) <= len(self.values)
+        # a longer number is too large, and Python may refuse to convert it
+        exists = is_number and len(digits) <= 9 and int(digits) <= len(self.values)
         if not exists:
             raise FailedTemplate(f"printf: no operand {index[:20]}")
         self.operand = int(digits) - 1
