@@ -636,7 +636,9 @@ def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
     """Return the places in a base branch's files that show whether the base already has the builds
     that are waiting on its head branches.
     """
-    builds = [build for stored_list in lists_in(memory_files) for build in stored_list.builds]
+    builds: list[ListedBuild] = []
+    for stored_list in lists_in(memory_files):
+        builds += stored_list.builds
     unread_base = Snapshot(repo, branch, tip="", files={})  # only its names are needed here
     wanted_places: list[Place] = []
     for build in builds[:MOST_PLACES]:
@@ -892,7 +894,10 @@ def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[De
     """
     lists = {stored_list.head: stored_list for stored_list in lists_in(memory_files)}
     lists |= {name: head.waiting_list for name, head in heads.items()}
-    return [declined for waiting_list in lists.values() for declined in waiting_list.declined]
+    declined: list[DeclinedBuild] = []
+    for waiting_list in lists.values():
+        declined += waiting_list.declined
+    return declined
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:

@@ -64,8 +64,8 @@ class MemoryBranchWriter:
     @property
     def remembers(self) -> bool:
         """Whether anything but lists has changed. Lists change with their head branches."""
-        changed_paths = [path for commit in self.commits for path in commit.files]
-        return any(not is_list_path(path) for path in changed_paths)
+        commit = self.commit
+        return commit is not None and any(not is_list_path(path) for path in commit.files)
 
     def put(self, waiting_list: WaitingList) -> None:
         """Change a list in the wanted files."""

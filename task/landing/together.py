@@ -104,7 +104,9 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     Application, with the builds that this run offers for it.
     """
     # 1. Decide the new builds, as if nothing were waiting.
-    releases = [release for head in heads.values() for release in head.waiting_list.releases]
+    releases: list[ListedRelease] = []
+    for head in heads.values():
+        releases += head.waiting_list.releases
     base = with_more(base, places_of_releases(releases), batch.repository)
     by_ask = _decided_on_heads(batch, base, heads, moves, facts, gather, job)
     verified_moves = _proved_asks(list(by_ask.values()), base, heads, job, world, checks)

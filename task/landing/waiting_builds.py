@@ -608,7 +608,8 @@ def _meet_ask(
     decision = move.decision
     version = waiting.image.version
     same_version = decision.candidate.version == version
-    if meeting == "given_up":
+    # These take the waiting build out of the list.
+    if meeting == "given_up":  # a person wants a certain version
         if same_version:
             return _MeetingResult(move, None, fate, because)
         return _MeetingResult(move, None, "dropped", decision.because)
@@ -619,7 +620,7 @@ def _meet_ask(
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
         return _MeetingResult(rollback_without_hold, None, fate, because)
 
-    # In all other cases, the waiting build stays or is deferred. The ask may be refused.
+    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
@@ -916,22 +917,24 @@ def updated_list(
     `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
     pull request.
     """
-    known_request = waiting_list.request
-    was_open = (
-        known_request is None
-        or request is None
-        or known_request.number != request.number
-        or known_request.state == "open"
-    )
-    closed_by_person = (
-        request is not None
-        and request.state == "closed"
-        and was_open
-        and not waiting_list.closing  # otherwise, a run wanted to close it
-    )
+    newest_request = request or waiting_list.request
     branch_deleted = absent and waiting_list.arrived
-    if request and closed_by_person:
+    if request and _closed_by_person(request, waiting_list):
         waiting_list = declined_by(waiting_list, request.url)
     elif merged or branch_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
-    return replace(waiting_list, request=request or known_request)
+    return replace(waiting_list, request=newest_request)
+
+
+def _closed_by_person(request: KnownRequest, waiting_list: WaitingList) -> bool:
+    """Return whether a person has closed a pull request since the last run. `waiting_list` has the
+    request as that run saw it.
+    """
+    if request.state != "closed":
+        return False
+    if waiting_list.closing:  # a run wanted to close it
+        return False
+    before = waiting_list.request
+    if before is None or before.number != request.number:  # the last run did not know it
+        return True
+    return before.state == "open"

@@ -280,6 +280,7 @@ def write_list(waiting_list: WaitingList) -> str:
 
 
 def _commit_data(commit: HeadCommit | None) -> Data:
+    """Return a commit as a mapping for the file, or an empty one without a commit."""
     return vars(commit) if commit else {}
 
 
@@ -343,6 +344,7 @@ KEY_NAMES = {
 
 
 def _keys_data(keys: Keys) -> Data:
+    """Return the keys of a write-back target as a mapping for the file, by their names there."""
     return {name: getattr(keys, field_name) for name, field_name in KEY_NAMES.items()}
 
 
@@ -510,6 +512,7 @@ def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
 
 
 def _request(fields: _FieldsOf) -> KnownRequest:
+    """Return the head branch's pull request, as the last run saw it."""
     request = KnownRequest(
         fields.needed("number", "[0-9]{1,20}"),
         fields.word("url"),
@@ -532,6 +535,7 @@ def _identity_of_build(fields: _FieldsOf) -> Build:
 
 
 def _written_build(fields: _FieldsOf) -> Written:
+    """Return a build that was written: its version, and its position in the order of builds."""
     tag = fields.word("tag")
     digest = fields.word("digest")
     image_digest = fields.word("imageDigest")
@@ -645,6 +649,7 @@ def _base(fields: _FieldsOf) -> BaseThen:
 
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
+    """Return a rollback: its target, and the version that it replaces."""
     to = fields.word("to")
     tag = fields.word("tag")
     rollback = Meant(to, tag, fields.word("digest"), fields.word("was"))
@@ -653,6 +658,7 @@ def _meant_rollback(fields: _FieldsOf) -> Meant:
 
 
 def _item(value: object) -> str:
+    """Return an item of a list of strings. Raises `Malformed` if it is empty or not a string."""
     if not isinstance(value, str) or not value:
         raise Malformed("an item is not a string")
     return value

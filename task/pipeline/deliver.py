@@ -48,7 +48,7 @@ from task.landing.ports import Batch, World
 from task.landing.pull_request import already_proposed, propose, withdraw
 from task.landing.states import deferred_until_landed, memory_files_after
 from task.landing.together import decide_together
-from task.landing.waiting_builds import BuildFate, FatesOnHead
+from task.landing.waiting_builds import BuildFate
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -148,7 +148,7 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     `heads` are fetched at the same time.
     """
     repo = batch.asks[0].subscription.repo
-    places_of_asks = (place for ask in batch.asks for place in places(ask))
+    places_of_asks = chain.from_iterable(map(places, batch.asks))
     places_of_waiting_builds = partial(places_of_lists, repo=repo, branch=batch.base)
     snapshot = batch.repository.snapshot(
         batch.base,
@@ -174,12 +174,10 @@ def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
     if not errors:
         return None
     verdict = not_written(errors[0])
-    stopped = [
-        replace(decision, judged=verdict)
-        for prepared in delivery.commits
-        for decision in prepared.decisions
-    ]
-    return Outcome((*delivery.without_commit, *stopped))
+    decisions = list(delivery.without_commit)
+    for prepared in delivery.commits:
+        decisions += [replace(decision, judged=verdict) for decision in prepared.decisions]
+    return Outcome(tuple(decisions))
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
@@ -254,8 +252,10 @@ def prepare(
         *_strange_files(memory_files_as_read),
         *rollback_problems,
     ]
-    for of_head in head_fates.values():
+    waiting_rows = _merged_rows(heads, snapshot.branch)
+    for name, of_head in head_fates.items():
         problems += of_head.problems
+        waiting_rows += of_head.rows(name)
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
     only_remembered = frozenset(
         move.subscription.identity
@@ -269,7 +269,7 @@ def prepare(
         commits=tuple(commits),
         without_commit=tuple(without_commit),
         lists=Lists.after(heads, prepared, head_fates, snapshot, job.terms.now),
-        waiting_rows=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(head_fates)),
+        waiting_rows=tuple(waiting_rows),
         problems=tuple(problems),
         memory_files=memory_files_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
@@ -299,14 +299,6 @@ def _strange_files(memory_files: Files) -> list[Problem]:
         )
         for path in strange_in(memory_files)[:MOST_STRANGE]
     ]
-
-
-def _waiting_rows(head_fates: Mapping[str, FatesOnHead]) -> list[HeadBuildRow]:
-    """Return the report's rows for the builds that were waiting on the head branches."""
-    rows: list[HeadBuildRow] = []
-    for name, of_head in head_fates.items():
-        rows += of_head.rows(name)
-    return rows
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
@@ -529,9 +521,26 @@ class DeliveryLander:
     def _outcome_of(
         self, prepared: PreparedCommit, landed_commit: LandedCommit, files_before: Files
     ) -> Outcome:
-        """Return a commit's outcome, for `plan` with the difference to the files before it."""
-        diff = unified_diff(files_before, prepared.changeset.files) if self.job.dry else None
-        return _outcome_of(prepared, landed_commit, self.attempt, diff)
+        """Return the outcome of pushing a commit: its decisions, the commit for the report, and the
+        Applications whose image is now in Git. For `plan`, add the difference to `files_before`.
+
+        If the head branch already had this commit, nothing was pushed, and its updates are reported
+        as unchanged.
+        """
+        change = prepared.changeset
+        landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
+        if not landed_commit.pushed:
+            same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
+            return Outcome(prepared.with_updates_as(same), (), landed)
+        commit = replace(
+            prepared.reported(landed_commit.commit),
+            tree=landed_commit.tree,
+            files=tuple(sorted(change.files)),
+            attempts=self.attempt,
+            diff=unified_diff(files_before, change.files) if self.job.dry else None,
+            through=landed_commit.through,
+        )
+        return Outcome(prepared.decisions, (commit,), landed)
 
     def close(self) -> None:
         """Close the pull requests of head branches where no builds are waiting anymore, and delete
@@ -638,34 +647,6 @@ def _overtaken_head(name: str) -> Problem:
         " then"
     )
     return Problem(Trouble.warning("target", message, hint))
-
-
-def _outcome_of(
-    prepared: PreparedCommit,
-    landed_commit: LandedCommit,
-    attempt: int,
-    diff: str | None,
-) -> Outcome:
-    """Return the outcome of pushing a commit: its decisions, the commit for the report, and the
-    Applications whose image is now in Git.
-
-    If the head branch already had this commit, nothing was pushed, and its updates are reported as
-    unchanged.
-    """
-    change = prepared.changeset
-    landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
-    if not landed_commit.pushed:
-        same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
-        return Outcome(prepared.with_updates_as(same), (), landed)
-    commit = replace(
-        prepared.reported(landed_commit.commit),
-        tree=landed_commit.tree,
-        files=tuple(sorted(change.files)),
-        attempts=attempt,
-        diff=diff,
-        through=landed_commit.through,
-    )
-    return Outcome(prepared.decisions, (commit,), landed)
 
 
 def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:

@@ -233,6 +233,7 @@ def _judge_flaw(
 
 
 def _problem(app: Tracker, flaw: Flaw) -> Problem:
+    """Return the problem that a report shows for a mistake in an Application's annotations."""
     return Problem(
         flaw.trouble,
         application=app.key,

@@ -98,6 +98,7 @@ class Argo:
         self._web: Callable[[], str] = once(self._user_interface)
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
+        """Return a new client for the cluster, which is closed at the end of the run."""
         from task.kubernetes.access import cluster_access
         from task.kubernetes.client import Kubernetes
 
@@ -105,6 +106,7 @@ class Argo:
         return self._opened.enter_context(closing(Kubernetes(access, limits, self.log)))
 
     def _cluster_secrets(self) -> ClusterSecrets:
+        """Return the reader of the cluster's secrets."""
         from task.argocd.cluster_secrets import ClusterSecrets
 
         return ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)

@@ -232,9 +232,13 @@ class _OfSide:
         self._other = other
 
     def default_branch(self) -> str:
+        """Return the default branch of the repository with the change."""
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """Return these places of a branch. The branch that the change is merged into is read on
+        this side: before the change, or after its merge.
+        """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
             return self._other.snapshot(branch, places)
@@ -242,6 +246,7 @@ class _OfSide:
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return more places, at a snapshot's commit."""
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)

@@ -128,7 +128,8 @@ class RealWorld(World):
                 " cluster or argocd"
             )
             raise UsageError("--healthy: cannot tell which Argo CD to query", hint=hint)
-        if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
+        creates_events = settings.rollout.kubernetes_events and not settings.dry
+        if creates_events and not self._cluster:
             self._log(
                 "warning",
                 "--kubernetes-events: Events cannot be created without a cluster: set"
@@ -173,7 +174,8 @@ class RealWorld(World):
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree, or None."""
-        found = find(origin.rpartition(":")[0], self._git.git())
+        file, _, _line = origin.rpartition(":")
+        found = find(file, self._git.git())
         return (found.repo, found.branch, found.path) if found else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
@@ -268,6 +270,7 @@ class RealWorld(World):
         return self._opened.enter_context(closing(Lineage(self._git.git())))
 
     def _open_registry(self) -> Registry:
+        """Return the client for all registries of the run."""
         from task.wiring.registries import registry_of
 
         # A file may claim any namespace, so secrets are not read if files are among the sources.
@@ -419,7 +422,9 @@ class RealWorld(World):
         """Refresh Argo CD, and wait for the rollouts."""
         waits = self._settings.rollout.wait
         refreshes = bool(self._argo.kind)
-        if self._settings.dry or not (waits or refreshes):
+        if self._settings.dry:
+            return Followed()
+        if not waits and not refreshes:
             return Followed()
         # Rollouts have a separate display.
         with nullcontext() if waits else self._phase("refreshing Argo CD"):
