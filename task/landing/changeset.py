@@ -643,7 +643,7 @@ def _command_of_subject(
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
     """Add the Applications whose hold ends, even if nothing else changes for them."""
-    already_named = {_key(app) for app in named}
+    already_named = {(app.namespace, app.name) for app in named}
     with_released = list(named)
     for namespace, name in ended:
         if (namespace, name) not in already_named:

@@ -968,9 +968,19 @@ def _also_governed(
     governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
 
-    versions = (asked, by_base, by_head)
     with of_config():
         demands = (*asked.demands, *with_all_keys(by_head, head.files).demands)
+    strictest = _with_strictest_settings(asked, by_base, by_head)
+    return replace(ask, subscription=replace(strictest, demands=tuple(dict.fromkeys(demands))))
+
+
+def _with_strictest_settings(
+    asked: Subscription, by_base: Subscription, by_head: Subscription
+) -> Subscription:
+    """Return a subscription (`asked`) with the strictest settings of its three versions: as it was,
+    with the base's config, and with the head branch's config.
+    """
+    versions = (asked, by_base, by_head)
     freezes = [sub.freeze for sub in versions if sub.freeze]
     longest_freeze = max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None)
     policy = replace(
@@ -982,15 +992,13 @@ def _also_governed(
     if by_head.wishes != Wishes():
         wishes = agreed([wishes, by_head.wishes], wishes)
     writes = (*asked.writes, *by_base.writes, *by_head.writes)
-    strictest = replace(
+    return replace(
         asked,
         wishes=wishes,
         policy=policy,
         freeze=longest_freeze,
         writes=tuple(dict.fromkeys(writes)),
-        demands=tuple(dict.fromkeys(demands)),
     )
-    return replace(ask, subscription=strictest)
 
 
 def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:

@@ -120,33 +120,41 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
-        sub = move.subscription
-        file = file_of(base, sub, states_of(base, sub))
-        state = own_states(base.files, state_path(sub)).get(file, State())
-        memory = state.images.get(key_of(sub), Memory())
         of_head = by_head.setdefault(head, [])
-
-        # the hold of this image, or its deferred build that the person drops
-        of_image = ListedRelease(
-            application=sub.application.key,
-            folder=sub.home,
-            file=file,
-            image=key_of(sub),
-            hold=memory.hold or NOTHING,
-            deferred=_deferred_version(memory),
-        )
-        drops_deferred = memory.deferred is not None and not move.updates
-        if memory.hold or drops_deferred:
+        of_image, of_app = _releases_by(move, base)
+        if of_image:
             of_head.append(of_image)
-
-        # the hold of the whole Application
-        if state.hold and move.remember and move.remember.lifted:
-            of_app = replace(of_image, image="", hold=state.hold, deferred="")
+        if of_app:
             ends_here = move.updates or of_app.key not in ended
             if ends_here and of_app not in of_head:
                 of_head.append(of_app)
                 ended.add(of_app.key)
     return by_head
+
+
+def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, ListedRelease | None]:
+    """Return the holds on the base branch that one move ends: the image's (also if the move only
+    drops the build that was deferred), and the whole Application's. Each may be None.
+    """
+    sub = move.subscription
+    file = file_of(base, sub, states_of(base, sub))
+    state = own_states(base.files, state_path(sub)).get(file, State())
+    memory = state.images.get(key_of(sub), Memory())
+    of_image = ListedRelease(
+        application=sub.application.key,
+        folder=sub.home,
+        file=file,
+        image=key_of(sub),
+        hold=memory.hold or NOTHING,
+        deferred=_deferred_version(memory),
+    )
+    of_app = None
+    if state.hold and move.remember and move.remember.lifted:
+        of_app = replace(of_image, image="", hold=state.hold, deferred="")
+    drops_deferred = memory.deferred is not None and not move.updates
+    if memory.hold or drops_deferred:
+        return of_image, of_app
+    return None, of_app
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:

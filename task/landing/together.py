@@ -123,7 +123,11 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             head_fates[name] = FatesOnHead()
         elif not head.ours:
             head_fates[name] = fates_on_foreign_branch(
-                head.waiting_list, head.files, scene.from_annotations, asks_at_head, scene.base
+                head.waiting_list,
+                head.files,
+                scene.from_annotations,
+                asks_at_head,
+                scene.base,
             )
         else:
             may_verify = index < MOST_PROVED
@@ -166,7 +170,12 @@ def _decided_on_heads(
         released_base = without(base, head.waiting_list.releases)
         if not head.ours:
             by_ask |= decided_on_foreign_branch(
-                head, released_base, asks_at_head, job.terms, facts, gather
+                head,
+                released_base,
+                asks_at_head,
+                job.terms,
+                facts,
+                gather,
             )
         elif head.waiting_list.releases:
             by_ask |= decided_after(released_base, asks_at_head, job.terms, facts, gather)
@@ -362,7 +371,12 @@ def _decided_on_our_branch(
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
-        head.waiting_list, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
+        head.waiting_list,
+        scene.base,
+        scene.from_annotations,
+        scene.from_list,
+        terms,
+        scene.facts,
     )
     facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
@@ -459,26 +473,14 @@ def _checked_alone(
     builds that stay without having been checked.
     """
     fates = [fate_alone(scene.base, build, head) for build in waiting]
-    to_write = {fate.listed.key: fate.move for fate in fates if fate.move and fate.move.updates}
-    problems: list[Problem] = []
-    if proves:
-        checks = replace(scene.checks, labels=False)
-        verified_moves = verified(list(to_write.values()), checks)
-        to_write = dict(zip(to_write, verified_moves, strict=True))
-    elif to_write:
-        message = (
-            f"the builds waiting on {head} were not verified again: this run affects too"
-            " many branches"
-        )
-        problems.append(Problem(Trouble.warning("signature", message)))
-
+    verified_moves, problems = _verified_again(fates, scene, head, proves=proves)
     passed: list[WaitingBuild] = []
     refused_by_rule = [fate for fate in fates if fate.rule]
     not_proved: list[BuildFate] = []
     for build, fate in zip(waiting, fates, strict=True):
         if fate.rule:
             continue
-        move = to_write.get(build.listed.key)
+        move = verified_moves.get(build.listed.key)
         if move is None:  # it is not written again, so there is nothing to prove
             passed.append(build)
             continue
@@ -493,6 +495,27 @@ def _checked_alone(
             problems.append(_unchecked_build(build, fate.because, "", head))
         passed.append(replace(build, proof=move.decision.proof))
     return passed, refused_by_rule + not_proved, problems
+
+
+def _verified_again(
+    fates: Sequence[BuildFate], scene: Scene, head: str, *, proves: bool
+) -> tuple[dict[BuildKey, Move], list[Problem]]:
+    """Verify the proofs of the waiting builds that would be written again.
+
+    Return their moves by build, with the result as the verdict. Without `proves`, the moves are not
+    verified, and there is a warning.
+    """
+    moves = {fate.listed.key: fate.move for fate in fates if fate.move and fate.move.updates}
+    if proves:
+        checks = replace(scene.checks, labels=False)
+        verified_moves = verified(list(moves.values()), checks)
+        return dict(zip(moves, verified_moves, strict=True)), []
+    if not moves:
+        return {}, []
+    message = (
+        f"the builds waiting on {head} were not verified again: this run affects too many branches"
+    )
+    return moves, [Problem(Trouble.warning("signature", message))]
 
 
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:

@@ -393,11 +393,7 @@ def applications(
             if argo and source in ("cluster", "argocd") and scope is not None:
                 yield from argo.manifests(source, scope, images)
                 continue
-            repo, path = _repository(source)
-            if repo and not os.path.exists(source):
-                manifests = git_manifests(repositories.of(repo, named=False), path, rendering)
-            else:
-                manifests = local_manifests(source, rendering)
+            manifests = _manifests_in(source, repositories, rendering)
             try:
                 for manifest in chain.from_iterable(map(rendered, manifests)):
                     followed.note(manifest)
@@ -411,6 +407,14 @@ def applications(
                     Trouble("source", str(error), error.hint),
                 )
         yield from followed.below()
+
+
+def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:
+    """Return the manifests in a Git repository, or in a local file or folder."""
+    repo, path = _repository(source)
+    if repo and not os.path.exists(source):
+        return git_manifests(repositories.of(repo, named=False), path, rendering)
+    return local_manifests(source, rendering)
 
 
 def _repository(source: str) -> tuple[str, str]:
