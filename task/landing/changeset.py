@@ -125,7 +125,7 @@ def prepare_commits(
     """Make the edits that the decisions (`moves`) ask for, and return one commit for each branch
     that changes.
 
-    `heads` are the affected head branches, and `head_fates` contains what became of the builds that
+    A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are the affected head branches, and `head_fates` contains what became of the builds that
     were waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error`
     if its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
@@ -183,7 +183,8 @@ def _by_branch(
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
 ) -> dict[str, list[Move]]:
-    """Return the moves that are part of a commit, by the branch of the commit.
+    """Return the moves (decisions, with the changes for them) that are part of a commit, by the
+    branch of the commit: the base branch, or the head branch of a pull request.
 
     On a head branch, these are the updates and the ends of holds. Other changes to the memory are
     stored on the memory branch instead. A head branch that needs no new commit is left out.

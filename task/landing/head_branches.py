@@ -313,7 +313,8 @@ class HeadBranch:
 def touched_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that these decisions affect.
+    """Return the names of the head branches (the branches of pull requests) that these decisions
+    affect.
 
     These are the branches that commits go to. A person's hold or rollback also affects every other
     branch where a build of the image is waiting, and a rollback of a promotion's source affects
@@ -439,6 +440,7 @@ def _read_head(
     # Whose branch is it? The run replaces only its own.
     has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
     unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
+    # it has our name, but no commit of its own
     is_empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
     is_ours = branch is None or is_empty or (has_our_commit and not unnamed)
 
@@ -483,8 +485,8 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
 def _may_be_named(name: str, template: str) -> bool:
     """Return whether a template such as `update-{{ .Name }}-x` can render this branch name.
 
-    Each action in braces may stand for any text. This does not use a regular expression, because
-    many actions in an annotation would make it very slow.
+    Each action in braces may stand for any text. The template is not turned into a regular
+    expression, because many actions in an annotation would make it very slow.
     """
     prefix, *after_actions = re.split(r"\{\{.*?\}\}", template)
     if not after_actions:  # the template has no actions

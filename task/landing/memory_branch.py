@@ -72,8 +72,8 @@ class MemoryBranchWriter:
         self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
-        """Push the wanted files, unless the branch already has them. `plan` only records what it
-        would push.
+        """Push the wanted files to the memory branch, unless it already has them. `plan` only
+        records what it would push.
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
@@ -145,7 +145,8 @@ class MemoryBranchWriter:
         return landed_commit
 
     def _change(self, files: Files) -> Changeset:
-        """Return the commit with these files, except for those that no run has written.
+        """Return the memory branch's next commit: these files, except for those that no run has
+        written.
 
         Raises `TargetError` if a file cannot be read, because its hold would be lost.
         """
@@ -190,7 +191,7 @@ class MemoryBranchWriter:
             # The next run only reads the new branch.
 
     def _record(self, files: Files, commit: str, tree: str) -> None:
-        """Record that the branch now has these files in this commit.
+        """Record that the memory branch now has these files in this commit.
 
         If the memory came from a branch with an old name, that branch is deleted now.
         """

@@ -40,7 +40,7 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     """Return whether a release still has an effect: the base branch has the hold that it ends, and
     not a different one.
 
-    An unreadable state file counts as still having it.
+    A release ends a hold on the base branch when the head branch with the release is merged. An unreadable state file counts as still having it.
     """
     try:
         state = _base_state(base, release)
@@ -65,7 +65,7 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
     """Return the state files of the base branch that change if the holds of these releases end."""
     changed: dict[str, File] = {}
     for release in releases:
-        with suppress(TargetError):
+        with suppress(TargetError):  # an unreadable state file stays as it is
             so_far = with_files(base, changed)
             if not counts(so_far, release):
                 continue
@@ -110,6 +110,9 @@ def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
 def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
     """Return the holds on the base branch that these moves end, by the head branch that has to be
     merged for it.
+
+    A move is a decision, with the change that a commit makes for it. Here, it is a person's command
+    that ends a hold; its commit goes to a head branch (the branch of a pull request).
 
     The hold of a whole Application ends with each of its builds, or on one branch if there are no
     builds.
@@ -158,7 +161,9 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Return whether one of these moves sets the hold again that the release would end."""
+    """Return whether one of these moves (decisions, with what to remember about them) sets the hold
+    again that the release would end with the merge of its head branch.
+    """
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):

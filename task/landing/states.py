@@ -25,6 +25,9 @@ GONE = File("", "")  # deleted by the commit
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
     """Return the state files that a commit changes, because these moves have something to remember.
 
+    A state file remembers an Application's holds, the builds that they kept back (deferred builds),
+    and the builds that were written. A move is a decision, with what to remember about it.
+
     With `aside`, the commit goes to a head branch. Then the state files record each written build,
     but not the deferred builds, which are remembered on the memory branch.
     """
@@ -88,6 +91,9 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     """Return the files that the memory branch has after these moves. Without files, the branch is
     deleted.
 
+    The memory branch stores the holds that must apply at once, although the commits of their moves
+    only propose something on a head branch (the branch of a pull request).
+
     A move whose commit goes to a head branch is remembered there. Another move only matters if the
     memory branch already has the Application's state file.
     """
@@ -120,7 +126,7 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
     """Return the memory branch's files after a run (`after`), but still with the deferred builds
-    that the run writes now.
+    that the run writes now. A deferred build is one that a hold or a freeze kept back.
 
     Those builds are only removed once they have landed, so that they are not lost if the push
     fails. `before` are the files before the run.
@@ -147,8 +153,8 @@ def _aside(move: Move) -> bool:
 
 
 def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return an Application's state on the memory branch after a move: everything to remember that
-    the base branch does not have.
+    """Return an Application's state on the memory branch after a move: the holds and the deferred
+    builds that the base branch does not have.
 
     `beside_before` is that state after the earlier moves, and `file` is the write-back file that
     the states belong to.
@@ -205,7 +211,7 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks: those that a person
     has declined or merged.
 
-    `finished` has the images (by their keys in the state file) that were rolled back, for each
+    A rollback holds the image, so that no new build undoes it. `finished` has the images (by their keys in the state file) that were rolled back, for each
     state file.
     """
     files = dict(memory_files)
