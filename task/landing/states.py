@@ -211,8 +211,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks: those that a person
     has declined or merged.
 
-    A rollback holds the image, so that no new build undoes it. `finished` has the images (by their keys in the state file) that were rolled back, for each
-    state file.
+    A rollback holds the image, so that no new build undoes it. For each state file, `finished` has
+    the images (by their keys in the file) that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():

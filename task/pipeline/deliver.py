@@ -612,6 +612,7 @@ class DeliveryLander:
         """Return what has landed, what became of the waiting builds, and the warnings."""
         done = self.done
         memory_commit = self.memory_branch.commit
+        # a commit on a head branch changes the list there, which says nothing new
         is_worth_reporting = self.memory_branch.remembers or not done.commits
         if memory_commit and is_worth_reporting:
             done = done.plus(Outcome(commits=(memory_commit,)))
