@@ -125,9 +125,10 @@ def prepare_commits(
     """Make the edits that the decisions (`moves`) ask for, and return one commit for each branch
     that changes.
 
-    A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are the affected head branches, and `head_fates` contains what became of the builds that
-    were waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error`
-    if its edit fails. If one edit is not permitted, none of the Application's edits are made.
+    A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are
+    the affected head branches, and `head_fates` contains what became of the builds that were
+    waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
+    its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
     moves_by_branch = _by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []

@@ -102,7 +102,8 @@ def _list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a run.
+    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
+    run.
 
     `commit` is the branch's next commit, if it gets one. `unwritten` has the builds that could not
     be written, and `of_head` has what became of the builds that were waiting before the run.

@@ -40,7 +40,8 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     """Return whether a release still has an effect: the base branch has the hold that it ends, and
     not a different one.
 
-    A release ends a hold on the base branch when the head branch with the release is merged. An unreadable state file counts as still having it.
+    A release ends a hold on the base branch when the head branch with the release is merged. An
+    unreadable state file counts as still having it.
     """
     try:
         state = _base_state(base, release)

@@ -671,8 +671,8 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation of an image (everything that decisions about it depend on) with the holds
-    that apply after a command.
+    """Return the situation of an image (everything that decisions about it depend on) with the
+    holds that apply after a command.
 
     `move` is the decision about the command (`ask`). If it writes a build, that build is not part
     of the result: the waiting build is not compared with it here.
@@ -713,8 +713,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     """Decide a waiting build on the current base branch, as if this run had no new builds.
 
     A waiting build is proposed on a head branch (the branch of a pull request), and is not merged
-    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it, and the
-    reason.
+    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it,
+    and the reason.
     """
     situation = waiting.situation
     on_base = situation.in_git.version
@@ -822,7 +822,8 @@ def list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a run.
+    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
+    run.
 
     It has the builds that the branch's commit writes (`done`), and those that could not be decided
     or written.
