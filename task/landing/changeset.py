@@ -450,7 +450,11 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     if template is None:
         template = given.templates.get(wishes.template or "")
 
-    trailers = [*given.trailers, *_trailers_besides(given.trailers, wishes)]
+    # a trailer on the command line replaces the config's trailer with the same key
+    given_keys = {key.lower() for key, _ in given.trailers}
+    from_config = wishes.trailers or ()
+    trailers = list(given.trailers)
+    trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
     signs_off = wishes.sign_off if given.sign_off is None else given.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
@@ -461,13 +465,6 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
         trailers=tuple(trailers),
         push_options=given.push_options or wishes.push_options or (),
     )
-
-
-def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
-    """Return the config's trailers, except for keys that the command line (`given`) sets."""
-    given_keys = {key.lower() for key, _ in given}
-    trailers = wishes.trailers or ()
-    return [(key, value) for key, value in trailers if key.lower() not in given_keys]
 
 
 @dataclass(frozen=True)

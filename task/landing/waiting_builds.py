@@ -608,15 +608,15 @@ def _meet_ask(
     decision = move.decision
     version = waiting.image.version
     same_version = decision.candidate.version == version
-    # These take the waiting build out of the list.
-    if meeting == "given_up":  # a person wants a certain version
+    # In these cases, the ask's move replaces the waiting build.
+    if meeting == "given_up":  # a person wants another version
         if same_version:
             return _MeetingResult(move, None, fate, because)
         return _MeetingResult(move, None, "dropped", decision.because)
     if meeting == "replaced_by_ask":
         replaced_by = f"replaced by {decision.candidate.version}"
         return _MeetingResult(move, None, "superseded", replaced_by)
-    if meeting == "without_hold":
+    if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
         return _MeetingResult(rollback_without_hold, None, fate, because)
 
@@ -624,13 +624,14 @@ def _meet_ask(
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
-    if meeting == "beats_ask":
+    if meeting == "beats_ask":  # the waiting build is newer
         move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
-    elif meeting == "ends_hold_only":
+    elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
         released_hold = Remember(waiting.situation.memory, lifted=lifted)
         move = replace(move, decision=replace(decision, judged=verdict), remember=released_hold)
+    # of two builds under a hold, only the newer one is remembered
     elif meeting == "newer_deferred" and fate == "deferred" and not same_version:
         newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
