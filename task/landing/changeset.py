@@ -290,9 +290,10 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
     edited = Edited({}, [], [], [], [])
     for move in members:
         decision = move.decision
-        if not move.updates or decision.kind is None:
+        if not move.updates or decision.kind is None:  # there is nothing to edit
             edited.done.append(move)
             continue
+
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
             new, edits, already_written = _move_written(

@@ -83,7 +83,9 @@ def _state_after(state: State, sub: Subscription, new: Remember) -> State:
     if new.memory is not None:
         images[key_of(sub)] = new.memory
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
-    hold = None if new.lifted else new.hold or state.hold
+    hold = new.hold or state.hold
+    if new.lifted:
+        hold = None
     return replace(state, hold=hold, images=not_empty)
 
 
@@ -166,8 +168,10 @@ def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, fil
     # 1. What has to be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
     both = merged(on_base, beside_before)
-    hold = None if new.lifted else new.hold or both.hold
-    memory = new.memory if new.memory is not None else both.images.get(key, Memory())
+    hold = new.hold or both.hold
+    if new.lifted:
+        hold = None
+    memory = new.memory or both.images.get(key, Memory())
 
     # 2. What the base will have of it.
     if not _aside(move):  # the commit adds this to the base
@@ -202,8 +206,10 @@ def _rollback_of(
     memory = before_run.images.get(key_of(move.subscription), Memory())
     is_new_hold = hold != (memory.hold or before_run.hold)
     is_rollback_command = move.rolled_back and not move.kept
+    # A person's rollback sets its own hold, or takes over the hold of an earlier rollback.
     if is_rollback_command and (is_new_hold or memory.rollback):
         return rollback
+    # Any other new hold has a different reason. An old hold belongs to the same rollback as before.
     return None if is_new_hold else memory.rollback
 
 

@@ -685,7 +685,9 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
-    hold_on_app = None if remember.lifted else remember.hold or situation.state.hold
+    hold_on_app = remember.hold or situation.state.hold
+    if remember.lifted:
+        hold_on_app = None
     state = replace(situation.state, hold=hold_on_app)
     return replace(situation, memory=memory, state=state)
 
