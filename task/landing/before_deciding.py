@@ -52,7 +52,8 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Apply a config to the asks, including its rules for the files that they change.
+    """Apply a repository's own config to the asks, including its rules for the files that they
+    change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """
@@ -60,8 +61,12 @@ def as_wanted(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(snapshot, sub, terms)
 
-    subs = {id(sub): sub for ask in asks for sub in (ask.subscription, *ask.siblings)}
-    limited = also_limited(governed(subs.values(), config, terms.now, changed), default, changed)
+    subs: dict[int, Subscription] = {}  # by `id`
+    for ask in asks:
+        for sub in (ask.subscription, *ask.siblings):
+            subs[id(sub)] = sub
+    by_config = governed(subs.values(), config, terms.now, changed)
+    limited = also_limited(by_config, default, changed)
     with_config = dict(zip(subs, limited, strict=True))
     return tuple(
         replace(
@@ -77,7 +82,8 @@ MOST_LEFT_OUT = 5  # files that the message lists
 
 
 def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
-    """Return the snapshot with the trusted part of the memory branch that the config specifies.
+    """Return the snapshot with the files of the memory branch that the repository's config names.
+    Files that are not trusted are left out.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -88,7 +94,7 @@ def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) ->
 
 
 def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
-    """Return the snapshot with the trusted part of its memory branch.
+    """Return the snapshot with the trusted files of its memory branch.
 
     If runs sign their commits, they also sign those on the memory branch. If no known key has
     signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
@@ -98,18 +104,20 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
         _old_name, tip = snapshot.inherited
     if not tip:
         return snapshot
+
     signers = config_in(snapshot.files).memory_signers
-    keys: list[str] = []
+    public_keys: list[str] = []
     if signers:
         snapshot = with_more(snapshot, map(Place, signers.keys), repository)
         with of_config():
-            keys = [text for _, text in with_keys(signers, snapshot.files).texts]
-    if repository.signed(tip, keys):
+            public_keys = [text for _, text in with_keys(signers, snapshot.files).texts]
+    if repository.signed(tip, public_keys):
         return snapshot
+
     all_files = snapshot.memory_files
     holds = only_holds(all_files)
-    unsigned = "no known key has signed it, so only its holds count"
     ignored = [path for path in sorted(all_files) if all_files[path] != holds.get(path)]
+    unsigned = "no known key has signed it, so only its holds count"
     if ignored:
         names = ", ".join(map(blanked, ignored[:MOST_LEFT_OUT]))
         unsigned += f"; left out: {names}"
@@ -119,7 +127,8 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
-    """Apply this snapshot's config to the asks and the wording.
+    """Apply the repository's own config, as it is in this snapshot, to the batch's asks and to the
+    wording of commits.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -142,41 +151,45 @@ def govern_asks(
     governed_asks = asks
     if config != NO_CONFIG or default != NO_CONFIG:
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
+
+    # 1. Read the files that the config names.
     template_paths: list[str] = []
     if job.wording.template is None:
         paths = dict.fromkeys(ask.subscription.wishes.template for ask in governed_asks)
         template_paths = [path for path in paths if path]
     snapshot_before = snapshot
-    places_of_wishes = _places_of_wishes(asks, governed_asks, template_paths)
-    snapshot = with_more(snapshot, places_of_wishes, repository)
+    more_places = _places_of_wishes(asks, governed_asks, template_paths)
+    snapshot = with_more(snapshot, more_places, repository)
     subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     has_read_more = snapshot is not snapshot_before
     if has_read_more and for_some_paths(config):  # more of the asks' changes may be known
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
+
+    # 2. Use the contents of the message templates and of the public keys.
+    templates: dict[str, str] = {}
+    asks_with_keys: list[Ask] = []
     lines_in_config = dict(config.templates)
     with of_config():
-        templates = {
-            path: template_in(snapshot.files, path, lines_in_config[path])
-            for path in template_paths
-        }
-        governed_asks = tuple(
-            replace(ask, subscription=with_all_keys(ask.subscription, snapshot.files))
-            for ask in governed_asks
-        )
+        for path in template_paths:
+            templates[path] = template_in(snapshot.files, path, lines_in_config[path])
+        for ask in governed_asks:
+            sub = with_all_keys(ask.subscription, snapshot.files)
+            asks_with_keys.append(replace(ask, subscription=sub))
     wording = replace(
         job.wording,
         common=config.wishes,
         templates=templates,
         config=config,
     )
-    return governed_asks, snapshot, replace(job, wording=wording)
+    return tuple(asks_with_keys), snapshot, replace(job, wording=wording)
 
 
 def _places_of_wishes(
     asks: Sequence[Ask], governed_asks: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return the places to read because of the config's wishes.
+    """Return the places to read because of the repository's config: message templates, public keys,
+    and files for pull requests.
 
     `governed_asks` are the asks after the config was applied to them.
     """
@@ -187,9 +200,11 @@ def _places_of_wishes(
         if governed_ask.subscription.pull_request and not ask.subscription.pull_request:
             already_read = set(places(ask))
             for_requests += [place for place in places(governed_ask) if place not in already_read]
-    demands = [demand for ask in governed_asks for demand in ask.subscription.demands]
-    keys = [path for demand in demands for path in demand.keys]
-    return for_requests + list(map(Place, (*templates, *keys)))
+    key_paths: list[str] = []
+    for ask in governed_asks:
+        for demand in ask.subscription.demands:
+            key_paths += demand.keys
+    return for_requests + [Place(path) for path in (*templates, *key_paths)]
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
@@ -212,23 +227,28 @@ def with_missing(
     *,
     whole: bool = False,
 ) -> S:
-    """Return the snapshot with all `missing_places`, read at the same commit."""
-    asked: set[Place] = set()
+    """Return the snapshot with all files that are needed to decide these subscriptions, read at the
+    same commit.
+
+    A file may name further files, so this asks for `missing_places` again until there are no new
+    ones.
+    """
+    already_asked: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
         missing: list[Place] = []
         for sub in subs:
             missing += missing_places(snapshot, sub, terms, whole=whole)
-        not_asked = [place for place in dict.fromkeys(missing) if place not in asked]
-        if not not_asked:
+        new_places = [place for place in dict.fromkeys(missing) if place not in already_asked]
+        if not new_places:
             break
-        asked.update(not_asked)
-        snapshot = with_more(snapshot, not_asked, repository)
+        already_asked.update(new_places)
+        snapshot = with_more(snapshot, new_places, repository)
     return snapshot
 
 
 def with_all_keys(sub: Subscription, files: Files) -> Subscription:
-    """Return a subscription whose demands contain the content of their keys. Raises
-    `TargetError`.
+    """Return a subscription with the contents of the public keys that the config requires for its
+    images. `files` has the files with the keys. Raises `TargetError`.
     """
     if not sub.demands:
         return sub
@@ -236,7 +256,9 @@ def with_all_keys(sub: Subscription, files: Files) -> Subscription:
 
 
 def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
-    """Return the default branch's config. Raises `TargetError` if it is invalid."""
+    """Return the config on the repository's default branch. Raises `TargetError` if it is
+    invalid.
+    """
     try:
         return config_in(snapshot.default)
     except TargetError as error:
@@ -254,6 +276,9 @@ Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     """Return a function that looks up the facts that a rule needs and that neither the event nor a
     snapshot contains.
+
+    Facts are, for example, the registries' answers about images, and which of two source commits is
+    newer.
     """
 
     @cache
@@ -263,34 +288,41 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
         return world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        commits, of_images = questions_to_ask(snapshot, asks, job.terms)
-        ancestry = {pair: world.ancestry(*pair) for pair in commits}
+        commit_pairs, of_images = questions_to_ask(snapshot, asks, job.terms)
+        ancestry = {pair: world.ancestry(*pair) for pair in commit_pairs}
 
         def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
             texts = batch.repository.earlier(snapshot.branch, path, most, marked)
             return ((commit, text) for commit, text in texts if text is not None)
 
-        subs = (sub for ask in asks for sub in (ask.subscription, *ask.siblings))
+        subs: list[Subscription] = []
+        for ask in asks:
+            subs += [ask.subscription, *ask.siblings]
         return Facts(
-            ancestry,
-            answers_to(of_images, world),
-            earlier,
-            world.synced,
-            exists,
-            holds_of_others(snapshot, subs, job.terms),
+            ancestry=ancestry,
+            answers=answers_to(of_images, world),
+            earlier=earlier,
+            synced=world.synced,
+            exists=exists,
+            elsewhere=holds_of_others(snapshot, subs, job.terms),
         )
 
     return gather
 
 
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
-    """Ask the registries. Return the answers by question, with each question's `facts` cleared."""
+    """Ask the registries about images, and return the answers by question.
+
+    The questions in the result have no `facts` (the details that were asked for).
+    """
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}
 
 
 def last_checks(job: Job, world: World) -> LastChecks:
-    """Return the final checks: proofs, and the labels that the commit message uses."""
+    """Return the final checks before a build is written: the proofs, and the image labels that the
+    commit message uses.
+    """
     templates = (job.wording.template, *job.wording.templates.values())
     labels = job.terms.check != "never" and any(map(wants_labels, templates))
     return LastChecks(world.registry, world.prove, world.always_prove, labels)

@@ -67,7 +67,7 @@ class PreparedCommit:
     frozen: bool = False  # whether a freeze covers a part of it
 
     def with_updates_as(self, verdict: Verdict) -> tuple[Decision, ...]:
-        """Return the decisions. Updates get this verdict instead."""
+        """Return the decisions, with this verdict instead of "update"."""
         return tuple(
             replace(decision, judged=verdict) if decision.verdict == "update" else decision
             for decision in self.decisions
@@ -81,13 +81,13 @@ class PreparedCommit:
         changeset = self.changeset
         apps = {decision.subscription.application.key for decision in self.decisions}
         return Commit(
-            changeset.repo,
-            changeset.base,
-            changeset.head,
-            commit or None,
-            "",
-            (),
-            tuple(sorted(apps)),
+            repo=changeset.repo,
+            branch=changeset.base,
+            head=changeset.head,
+            commit=commit or None,
+            tree="",
+            files=(),
+            applications=tuple(sorted(apps)),
             notes=self.command == "failed",
         )
 
@@ -122,43 +122,52 @@ def prepare_commits(
     heads: Mapping[str, HeadBranch] = MappingProxyType({}),
     head_fates: Mapping[str, FatesOnHead] = MappingProxyType({}),
 ) -> Prepared:
-    """Return changesets for the branches that change, and the decisions without a changeset.
+    """Make the edits that the decisions (`moves`) ask for, and return one commit for each branch
+    that changes.
 
-    `heads` are the affected head branches, and `head_fates` contains what became of their builds. A
-    move becomes `unchanged` if its edit doesn't change anything, and `error` if its edit fails. If
-    one edit is not permitted, none of the Application's edits are made.
+    A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are
+    the affected head branches, and `head_fates` contains what became of the builds that were
+    waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
+    its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
-    branches = _by_branch(snapshot, moves, head_fates)
+    moves_by_branch = _by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
     unwritten: dict[str, tuple[Undecided, ...]] = {}
     without_commit = [
         move.decision
         for move in moves
-        if not move.kept and move not in branches.get(move.decision.head, ())
+        if not move.kept and move not in moves_by_branch.get(move.decision.head, ())
     ]
-    for name, members in branches.items():
+
+    for name, moves_of_branch in moves_by_branch.items():
         head = heads.get(name)
         of_head = head_fates.get(name, NO_FATES)
         parent = _base_of_commit(snapshot, head)
-        edited = _edit(parent.files, members, terms, wording.config)
+
+        # the write-back files
+        edited = _edit(parent.files, moves_of_branch, terms, wording.config)
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
+
+        # the state files: without the holds that end here, and with what is new
         released = files_without(parent, of_head.releases)
         parent_released = with_files(parent, released)
-        states = changed_states(parent_released, edited.done, aside=name != snapshot.branch)
+        is_head_branch = name != snapshot.branch
+        states = changed_states(parent_released, edited.done, aside=is_head_branch)
+
         files = edited.files | released | states
         if not files:
             without_commit += _decisions_of(edited.done)
             continue
         at = CommitPlace(parent, name, head, of_head.releases)
-        commits.append(
-            replace(
-                _prepare(at, files, edited.done, wording),
-                cautions=tuple(edited.cautions),
-                earlier_changes=_changes_on_foreign_branch(of_head),
-                leaving=of_head.leaving,
-            )
+        commit = replace(
+            _prepare(at, files, edited.done, wording),
+            cautions=tuple(edited.cautions),
+            earlier_changes=_changes_on_foreign_branch(of_head),
+            leaving=of_head.leaving,
         )
+        commits.append(commit)
+
     permitted = _without_refused_moves(moves, without_commit)
     if permitted != list(moves):  # again, because some of these commits contain refused moves
         return prepare_commits(snapshot, permitted, terms, wording, heads, head_fates)
@@ -175,40 +184,47 @@ def _by_branch(
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
 ) -> dict[str, list[Move]]:
-    """Return each commit's moves. A move that is only remembered on the memory branch is not part
-    of a head branch's commit, but the end of a hold on the base is.
+    """Return the moves (decisions, with the changes for them) that are part of a commit, by the
+    branch of the commit: the base branch, or the head branch of a pull request.
 
-    A head branch without changes stays as it is.
+    On a head branch, these are the updates and the ends of holds. Other changes to the memory are
+    stored on the memory branch instead. A head branch that needs no new commit is left out.
     """
     releasing = {name for name, of_head in head_fates.items() if of_head.releases}
     branches: dict[str, list[Move]] = {name: [] for name in releasing}
     for move in moves:
-        head = move.decision.head
-        ends_hold = move.released and head in releasing
-        changes_base = move.changes and head == snapshot.branch
+        branch = move.decision.head
+        ends_hold = move.released and branch in releasing
+        changes_base = move.changes and branch == snapshot.branch
         if move.updates or ends_hold or changes_base:
-            branches.setdefault(head, []).append(move)
-    altered = {name for name, of_head in head_fates.items() if of_head.altered}
-    return {
-        name: members
-        for name, members in branches.items()
-        if name in altered or any(not move.kept for move in members)
-    }
+            branches.setdefault(branch, []).append(move)
+
+    needed: dict[str, list[Move]] = {}
+    for branch, moves_of_branch in branches.items():
+        is_altered = branch in head_fates and head_fates[branch].altered
+        has_new_moves = any(not move.kept for move in moves_of_branch)
+        if is_altered or has_new_moves:
+            needed[branch] = moves_of_branch
+    return needed
 
 
 def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
-    """Return a commit's parent: the base's tip, or the tip of someone else's branch."""
+    """Return the parent of a commit: the base's tip, or, if someone else has pushed to the head
+    branch, that branch's tip.
+    """
     if head is None or head.ours:
         return snapshot
     return replace(snapshot, tip=head.tip, files={**snapshot.files, **head.files})
 
 
 def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, ...]:
-    """Return the listed builds whose edit now fails. They stay in the list."""
+    """Return the builds that were waiting on a head branch, and whose edit now fails. They stay in
+    the branch's list.
+    """
     listed = {fate.listed.key: fate.listed for fate in of_head.fates}
     unwritten = []
     for move in edited.failed:
-        if not move.kept:  # an ask's move, which is not in the list
+        if not move.kept:  # a new build, which is not in the list
             continue
         build = listed.get(key_of_entry(move.subscription))
         if build:
@@ -218,9 +234,12 @@ def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, 
 
 
 def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
-    """Return the changes of the listed builds that are still on a person's branch."""
-    listed = [fate.listed for fate in of_head.fates if fate.on_foreign_branch]
-    return tuple(merged_changes(map(_listed_change, listed)))
+    """Return the changes of the waiting builds that are still on a branch that a person has pushed
+    to.
+    """
+    on_branch = [fate.listed for fate in of_head.fates if fate.on_foreign_branch]
+    changes = [_listed_change(listed) for listed in on_branch]
+    return tuple(merged_changes(changes))
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
@@ -243,17 +262,16 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
 
 
 def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
-    """Return the moves. If an edit was not permitted, the Application's other updates are refused
-    too.
+    """Return the moves. If one of an Application's edits was not permitted, its other updates get
+    the same refusal.
     """
-    refused = {
-        decision.subscription.application.key: decision.judged
-        for decision in without_commit
-        if decision.rule == NotPermittedError.rule
-    }
+    refusals: dict[str, Verdict] = {}  # by Application
+    for decision in without_commit:
+        if decision.rule == NotPermittedError.rule:
+            refusals[decision.subscription.application.key] = decision.judged
     permitted = []
     for move in moves:
-        refusal = refused.get(move.subscription.application.key)
+        refusal = refusals.get(move.subscription.application.key)
         if refusal and move.updates and not move.kept:
             permitted.append(move.without_effect(refusal))
         else:
@@ -262,19 +280,20 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
 
 
 def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
-    """Make the edits of each move in turn.
+    """Make the edits of one commit: write the version of each move to the Application's files.
 
-    A move fails if it would overwrite an earlier one, because a commit cannot have two versions in
-    the same place.
+    `files` are those of the commit's parent. A move fails if it would overwrite an earlier one,
+    because a commit cannot have two versions in the same place.
     """
     so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     edited = Edited({}, [], [], [], [])
     for move in members:
         decision = move.decision
-        if not move.updates or decision.kind is None:
+        if not move.updates or decision.kind is None:  # there is nothing to edit
             edited.done.append(move)
             continue
+
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
             new, edits, already_written = _move_written(
@@ -288,17 +307,20 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
+
         decision = _as_edited(decision, target, so_far, new, edits)
         if decision.kind == "kustomization" and edits:
             edited.cautions.extend(cut_loose(so_far, decision.subscription, target))
         so_far.update(new)
         edited.files.update(new)
         edited.done.append(replace(move, decision=decision))
-        if not move.kept:  # a newer build may replace a waiting one
-            writers |= {(edit.path, edit.key): (decision, target) for edit in edits}
-            edited.cautions.extend(
-                file_cautions(so_far, decision.subscription, target.kind, decision.candidate, terms)
-            )
+        if move.kept:  # a newer build may replace a waiting one
+            continue
+        for edit in edits:
+            writers[edit.path, edit.key] = (decision, target)
+        edited.cautions.extend(
+            file_cautions(so_far, decision.subscription, target.kind, decision.candidate, terms)
+        )
     return edited
 
 
@@ -311,19 +333,23 @@ def _move_written(
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Return the files that the move changes with their edits, and the files that already have its
-    change because of an earlier move in this commit.
+    """Write the version of one move.
 
-    Raises `TaskError` if the edit fails or is not permitted.
+    `files` are those of the commit's parent, and `so_far` has the commit's earlier edits too.
+    Return the files that this move changes, the edits in them, and the files that already have the
+    version because of an earlier move in this commit. Raises `TaskError` if the edit fails or is
+    not permitted.
     """
     decision = move.decision
+    sub = decision.subscription
     editor = EDITORS[target.kind]
     new, edits = editor.write(so_far, target, decision.candidate)
     already_written: Files = {}
     if edited.files and not edits and not new:
         already_written, _ = editor.write(files, target, decision.candidate)
-    refuse_files(decision.subscription, {**already_written, **new}, decision.head)
-    refuse_stricter(decision.subscription, new, config)
+
+    refuse_files(sub, {**already_written, **new}, decision.head)
+    refuse_stricter(sub, new, config)
     if terms.through == "github":
         refuse_executable(new)
     return new, edits, already_written
@@ -336,7 +362,8 @@ def _refuse_overwriting(
 ) -> None:
     """Raise `TargetError` if an edit overwrites an earlier one in this commit.
 
-    `writers` are the earlier edits, by file and key. `files` are the files after these edits.
+    `writers` has the decision and the target of each earlier edit, by file and key. `files` are the
+    files after these edits.
     """
     for edit in edits:
         earlier = writers.get((edit.path, edit.key))
@@ -355,23 +382,30 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add notes for people about the values file to the decision.
+    """Add to the decision what people should know about the edit of a Helm values file: whether the
+    file is new, and whether a key may be misspelled or affects other keys.
 
-    `so_far` are the files before its edits, and `new` are those that it changes.
+    `so_far` are the files before the edit, and `new` are those that it changes.
     """
     if decision.kind != "helmvalues":
         return decision
+    new_paths = [path for path in new if path not in so_far]
+    misspelled = None
     adds_key = any(not edit.old for edit in edits)
+    if adds_key:
+        misspelled = _almost_the_same_key(so_far, decision)
     return replace(
         decision,
-        misspelled=_almost_the_same_key(so_far, decision) if adds_key else None,
-        created=next((path for path in new if path not in so_far), ""),
+        misspelled=misspelled,
+        created=new_paths[0] if new_paths else "",
         shared=helm_values.shared(so_far, target),
     )
 
 
 def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
-    """Return a key that is missing from these values, and a similar one that they contain."""
+    """Return a key that is missing from the Helm values, and an existing key that is spelled almost
+    the same, such as `image.tag` and `imge.tag`. Return None if there is no such pair.
+    """
     target = target_of(decision.subscription, "helmvalues")
     for missing_key, existing_keys in helm_values.beside(files, target):
         for existing_key in existing_keys:
@@ -380,14 +414,17 @@ def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | 
             if not different:
                 continue
             word, other = different[0]
-            few = 1 if min(len(word), len(other)) <= SHORT else 2
-            if differ(word, other, few + 1) <= few:
+            is_short = min(len(word), len(other)) <= SHORT
+            most_differences = 1 if is_short else 2
+            if differ(word, other, most_differences + 1) <= most_differences:
                 return missing_key, existing_key
     return None
 
 
 def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
-    """Return the error for an edit of a place where the commit already wrote `first`."""
+    """Return the error for an edit of a place where the commit has already written the version of
+    the decision `first`.
+    """
     entry = first.subscription.entry
     app = first.subscription.application.key
     return TargetError(
@@ -400,10 +437,12 @@ def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
 
 
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the wording of a commit for these subscriptions: from the command line, the config,
-    or the default, in this order.
+    """Return the author, message template, and trailers of a commit for these subscriptions.
+
+    Each setting comes from the command line (`given`), from the repository's config, or else it is
+    the default.
     """
-    wishes = agreed([sub.wishes for sub in subs], given.common)
+    wishes = agreed([sub.wishes for sub in subs], given.common)  # from the config
     author = Person(
         given.author.name or wishes.author_name or AUTHOR.name,
         given.author.email or wishes.author_email or AUTHOR.email,
@@ -411,25 +450,22 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
     template = given.template
     if template is None:
         template = given.templates.get(wishes.template or "")
-    trailers = [*given.trailers, *_trailers_besides(given.trailers, wishes)]
+
+    # a trailer on the command line replaces the config's trailer with the same key
+    given_keys = {key.lower() for key, _ in given.trailers}
+    from_config = wishes.trailers or ()
+    trailers = list(given.trailers)
+    trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
     signs_off = wishes.sign_off if given.sign_off is None else given.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
-    options = given.push_options or wishes.push_options or ()
     return replace(
         given,
         author=author,
         template=template,
         trailers=tuple(trailers),
-        push_options=options,
+        push_options=given.push_options or wishes.push_options or (),
     )
-
-
-def _trailers_besides(given: Iterable[tuple[str, str]], wishes: Wishes) -> list[tuple[str, str]]:
-    """Return the config's trailers, except for keys set on the command line."""
-    given_keys = {key.lower() for key, _ in given}
-    trailers = wishes.trailers or ()
-    return [(key, value) for key, value in trailers if key.lower() not in given_keys]
 
 
 @dataclass(frozen=True)
@@ -471,7 +507,10 @@ def _prepare(
     done: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
-    """Return the commit for these moves."""
+    """Return a commit with these changed files and its message.
+
+    `done` are the moves that it writes, including builds that were already waiting.
+    """
     subs = [move.subscription for move in done]
     wording = agreed_wording(wording, subs)
     words = _worded(at, files, done, wording)
@@ -514,7 +553,7 @@ def _worded(
     done: Sequence[Move],
     wording: Wording,
 ) -> CommitWords:
-    """Return the message.
+    """Write the message of a commit with these changed files.
 
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
@@ -522,20 +561,26 @@ def _worded(
     # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
     is_hold_on_head = wording.command == "hold" and at.name != at.under.branch
     run_command = "run" if is_hold_on_head else wording.command
+
     rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
     holds = new_holds(at.under.files, files, done)
-    ended = dict.fromkeys(release.app for release in at.releases)
-    command = _command_of_subject(run_command, done, rollbacks, holds, ended)
-    named = _with_released(_named_apps(done), ended)
-    changed = tuple(app for app in named if app.changes)
+    released_apps = dict.fromkeys(release.app for release in at.releases)
+    command = _command_of_subject(run_command, done, rollbacks, holds, released_apps)
+    apps = _with_released(_named_apps(done), released_apps)
+    changed = tuple(app for app in apps if app.changes)
+
     if changed and command in _BRING_BUILDS:
         deferred = [move for move in done if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
-    line, asked = _subject_by_hand(command, run_command, named, holds, rollbacks, ended, done)
-    sentences = tuple(_sentences(done, [*holds, *map(release_reason, at.releases)]))
-    message = hold_message(line, wording.template, named, sentences, wording.trailers)
+
+    line, asked = _subject_by_hand(
+        command, run_command, apps, holds, rollbacks, released_apps, done
+    )
+    reasons = [*holds, *map(release_reason, at.releases)]
+    sentences = tuple(_sentences(done, reasons))
+    message = hold_message(line, wording.template, apps, sentences, wording.trailers)
     return CommitWords(message, command, asked, changed, rollbacks)
 
 
@@ -549,19 +594,27 @@ def _subject_by_hand(
     done: Sequence[Move],
 ) -> tuple[str, str]:
     """Return the subject of a commit that a person asked for or that only changes state files, and
-    the person's request ("" if there is none).
+    the person's request in a few words ("" if there is none).
+
+    `command` is the command for the subject, and `run_command` is this run's own command. The
+    subject names the Applications that the request is about: those with a rollback, a new hold, or
+    a hold that ends (`ended`). If there are none, it names all Applications in the commit
+    (`named`).
     """
     why = _common_reason(done)
     if command in _BRING_BUILDS:
         build = done[0].decision.candidate.version if done else ""
         return subject(command, named, build, why), ""
-    requested_apps = {_key(app) for app in rollbacks} | {app for app, _, _ in holds}
+
+    requested_apps = {_key(app) for app in rollbacks}
+    requested_apps.update(app for app, _, _ in holds)
     if run_command in _BRING_BUILDS:
         requested_apps.update(ended)
     apps = [app for app in named if _key(app) in requested_apps] or named
     without_changes = [replace(app, changes=()) for app in apps]
-    why_alone = "" if any(app.changes for app in apps) else why
-    return subject(command, apps, why=why), subject(command, without_changes, why=why_alone)
+    any_change = any(app.changes for app in apps)
+    request = subject(command, without_changes, why="" if any_change else why)
+    return subject(command, apps, why=why), request
 
 
 def _command_of_subject(
@@ -571,9 +624,11 @@ def _command_of_subject(
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
-    """Return the command to use in the subject. A person's request comes first.
+    """Return the command to use in a commit's subject, such as "run" or "rollback". A person's
+    request comes first.
 
-    `run_command` is this run's own command. The other requests may be from earlier runs.
+    `run_command` is this run's own command. The rollbacks, the new holds, and the ended holds in
+    the commit may be requests from earlier runs.
     """
     if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # a version that failed, but was already replaced
@@ -587,10 +642,13 @@ def _command_of_subject(
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Add the Applications whose hold ends, even if there are no other changes for them."""
-    already_named = {_key(app) for app in named}
-    only_released = [AppChanges(*app, ()) for app in ended if app not in already_named]
-    return [*named, *only_released]
+    """Add the Applications whose hold ends, even if nothing else changes for them."""
+    already_named = {(app.namespace, app.name) for app in named}
+    with_released = list(named)
+    for namespace, name in ended:
+        if (namespace, name) not in already_named:
+            with_released.append(AppChanges(namespace, name, ()))
+    return with_released
 
 
 def _key(app: AppChanges) -> tuple[str, str]:
@@ -604,35 +662,38 @@ def _common_reason(done: Sequence[Move]) -> str:
 
 
 def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
-    """Return each Application's changes. The changes are empty if only the Application's state file
-    changes.
+    """Return the image changes of each Application that a commit is about. They are empty if only
+    the Application's state file changes.
     """
-    apps: dict[tuple[str, str], list[Change]] = {}
+    changes_by_app: dict[tuple[str, str], list[Change]] = {}
     for move in done:
         app = move.subscription.application
-        changes = apps.setdefault((app.namespace, app.name), [])
+        changes = changes_by_app.setdefault((app.namespace, app.name), [])
         if move.updates:
             changes.append(move.change)
     return [
-        AppChanges(namespace, name, tuple(changes)) for (namespace, name), changes in apps.items()
+        AppChanges(namespace, name, tuple(changes))
+        for (namespace, name), changes in changes_by_app.items()
     ]
 
 
 def _sentences(
     done: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
-) -> Mapping[str, None]:
-    """Return a sentence for each image with the outcome and the reason. Add any missing reasons for
-    holds and releases.
+) -> list[str]:
+    """Return a sentence about each image, with the reason of its decision, for a commit message.
+
+    `reasons` are those of holds and releases: (Application, what is held, reason). A reason that no
+    sentence contains gets a sentence of its own.
     """
-    sentences = dict.fromkeys(
-        f"{move.subscription.application.name} ({key_of(move.subscription)}):"
-        f" {move.decision.because}"
-        for move in done
-    )
-    missing = (
-        f"{app[1]} ({what}): {why}"
-        for app, what, why in reasons
-        if not any(why in sentence for sentence in sentences)
-    )
-    return {**sentences, **dict.fromkeys(missing)}
+    sentences = []
+    for move in done:
+        name = move.subscription.application.name
+        because = move.decision.because
+        sentences.append(f"{name} ({key_of(move.subscription)}): {because}")
+
+    missing = []
+    for (_, name), what, why in reasons:
+        if not any(why in sentence for sentence in sentences):
+            missing.append(f"{name} ({what}): {why}")
+    return list(dict.fromkeys([*sentences, *missing]))

@@ -43,7 +43,7 @@ class Contention:
         self._began += paused
 
     def pause(self, why: str = "") -> None:
-        """Log the reason, then sleep before the next attempt.
+        """Log why another attempt is needed, then sleep for a random time before it.
 
         Raises `ContendedError` after the deadline.
         """

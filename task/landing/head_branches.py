@@ -34,6 +34,7 @@ from task.landing.waiting_builds import (
     withdrawn,
 )
 from task.landing.waiting_list import (
+    BuildKey,
     DeclinedBuild,
     HeadCommit,
     KnownRequest,
@@ -78,8 +79,8 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Add the name of its head branch to each move: the one in `git-branch`, or the request branch
-    of its group.
+    """Add to each move the name of the head branch that its commit goes to: the one in the
+    annotation `git-branch`, or the branch of a pull request.
 
     `git-branch` may build the name from the Application's updates. In that case, only updates and a
     person's requests (`by_hand`) get a name. If the name is invalid, the move becomes an error.
@@ -108,6 +109,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
+    """Return the changes that the moves make, without duplicates, by Application."""
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if not move.changes:
@@ -119,14 +121,18 @@ def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
 
 
 def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> bool:
-    """Return whether a move's commit goes to a head branch whose name is known."""
+    """Return whether a move's commit goes to a head branch, and the branch can be named now.
+
+    A template in `git-branch` needs a change of the Application to build the name from.
+    """
     sub = move.subscription
-    if not move.decision.branch or not (sub.head_template or sub.pull_request):
+    if not move.decision.branch:  # the base is unknown
         return False
-    name_is_fixed = "{{" not in sub.head_template
-    if name_is_fixed:
+    if not sub.head_template and not sub.pull_request:
+        return False
+    is_template = "{{" in sub.head_template
+    if not is_template:
         return True
-    # The template needs an update to build the name from.
     return by_hand or bool(app_changes) or move.decision.verdict == "defer"
 
 
@@ -145,10 +151,11 @@ def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change])
 
 
 def request_head(sub: Subscription, base: str) -> str:
-    """Return the name of the request branch for a subscription's group. The group is its image,
-    unless the config sets another one.
+    """Return the name of the branch for a pull request, such as `image-update/web-1a2b3c4d`.
 
-    The name is flat, because Git rejects a branch `a/b` next to `a`.
+    All updates of a group share one request. A group is one image, unless the repository's config
+    groups by application, project, or repository. There is no `/` after the prefix, because Git
+    rejects a branch `a/b` next to `a`.
     """
     repo = normal_url(sub.repo)
     app = sub.application
@@ -158,9 +165,12 @@ def request_head(sub: Subscription, base: str) -> str:
     names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
     full_name = names.get(group, sub.entry.image.identity)
     short_name = app.name if group == "application" else full_name.rpartition("/")[2]
-    flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")[:LONGEST_PART].strip("-")
+
+    flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")
+    shortened = flat_name[:LONGEST_PART].strip("-")
+    readable_part = shortened or group
     prefix = sub.wishes.branch_prefix or PREFIX
-    return f"{prefix}/{flat_name or group}-{short_hash(repo, base, group, full_name)}"
+    return f"{prefix}/{readable_part}-{short_hash(repo, base, group, full_name)}"
 
 
 @dataclass(frozen=True)
@@ -175,13 +185,13 @@ class Request:
 def requests_of(
     decided: Sequence[Decided], base: Snapshot, job: Job, world: World
 ) -> tuple[dict[str, Request], list[Move]]:
-    """Return the request of each head branch, and the moves. A move becomes an error if no request
-    can be opened for it.
+    """Find the newest pull request of each head branch that has or may get one.
 
-    `plan` does not query a forge. It only checks whether the repository's host is known.
+    Return the requests by head branch, and the moves. A move becomes an error if its branch needs a
+    request, but the Git host is unknown. `plan` does not query the host.
     """
     requests: dict[str, Request] = {}
-    unknown_hosts: dict[str, TaskError] = {}
+    errors_of_host: dict[str, TaskError] = {}  # by head branch
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
     for head in _proposing_heads(decided, base, job.intent):
@@ -191,17 +201,13 @@ def requests_of(
                 continue
             forge = world.forge(repo)
         except TaskError as error:
-            unknown_hosts[head] = error
+            errors_of_host[head] = error
             continue
-        try:
-            requests[head] = Request(forge, _newest_request(forge, base, head))
-        except TaskError as error:
-            # The forge is down. The branch is still pushed, so no change is lost, and the next run
-            # opens the request.
-            requests[head] = Request(forge, error=error)
+        requests[head] = _request_at(forge, base, head)
+
     moves_or_errors = []
     for move in moves:
-        error_of_host = unknown_hosts.get(move.decision.head)
+        error_of_host = errors_of_host.get(move.decision.head)
         if error_of_host and move.changes:
             moves_or_errors.append(move.failed(error_of_host))
         else:
@@ -209,16 +215,32 @@ def requests_of(
     return requests, moves_or_errors
 
 
+def _request_at(forge: Host, base: Snapshot, head: str) -> Request:
+    """Return the newest pull request of a head branch, or the error if the Git host is down.
+
+    With the error, the branch can still be pushed, so no change is lost, and the next run opens the
+    request.
+    """
+    try:
+        return Request(forge, _newest_request(forge, base, head))
+    except TaskError as error:
+        return Request(forge, error=error)
+
+
 def _proposing_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that have or may get a request."""
+    """Return the names of the head branches that have or may get a pull request.
+
+    These are the branches of updates whose Applications use pull requests, and the other branches
+    that the run affects and that have a request or a build of such an Application.
+    """
     proposing = [move for _, move in decided if move.subscription.pull_request]
-    heads = {
-        move.decision.head: None
-        for move in proposing
-        if move.decision.head not in ("", base.branch)
-    }
+    heads: dict[str, None] = {}
+    for move in proposing:
+        if move.decision.head not in ("", base.branch):
+            heads[move.decision.head] = None
+
     touched = touched_heads(decided, base, intent)
     proposed_keys = {key_of_entry(move.subscription) for move in proposing}
     for stored_list in lists_in(base.memory_files):
@@ -231,16 +253,18 @@ def _proposing_heads(
 
 
 def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
-    """Return the newest request of a head branch.
+    """Return the newest pull request from a head branch to the base branch, or None.
 
-    When a base is renamed, Git hosts retarget open requests. Closed and merged requests keep the
-    old name.
+    If the base was renamed, its closed and merged requests still have the base's old name. (Git
+    hosts retarget only the open ones.)
     """
     newest = forge.find(base.branch, head)
-    if newest is None and base.renamed_from:
-        of_old_name = forge.find(base.renamed_from, head)
-        return of_old_name if of_old_name and of_old_name.state != "open" else None
-    return newest
+    if newest or not base.renamed_from:
+        return newest
+    of_old_name = forge.find(base.renamed_from, head)
+    if of_old_name is None or of_old_name.state == "open":
+        return None
+    return of_old_name
 
 
 @dataclass(frozen=True)
@@ -289,28 +313,33 @@ class HeadBranch:
 def touched_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that these moves affect.
+    """Return the names of the head branches (the branches of pull requests) that these decisions
+    affect.
 
-    A hold or a rollback affects all head branches that list the image. A rollback of a promotion's
-    source affects those that list the promotion.
+    These are the branches that commits go to. A person's hold or rollback also affects every other
+    branch where a build of the image is waiting, and a rollback of a promotion's source affects
+    those where the promotion is waiting.
     """
-    names = {
-        move.decision.head: None
-        for _, move in decided
-        if move.decision.head not in ("", base.branch) and move.decision.verdict != "error"
-    }
-    by_hand = intent is not None and intent.verb != "release"
-    keys_by_hand = {key_of_entry(ask.subscription) for ask, _ in decided} if by_hand else set()
+    heads: dict[str, None] = {}
+    for _, move in decided:
+        is_head_branch = move.decision.head not in ("", base.branch)
+        if is_head_branch and move.decision.verdict != "error":
+            heads[move.decision.head] = None
+
+    keys_by_hand: set[BuildKey] = set()
+    if intent is not None and intent.verb != "release":
+        keys_by_hand = {key_of_entry(ask.subscription) for ask, _ in decided}
     for stored_list in lists_in(base.memory_files):
         for build in stored_list.builds:
             if build.key in keys_by_hand or withdrawn(build, decided):
-                names.setdefault(stored_list.head)
+                heads.setdefault(stored_list.head)
                 break
-    return names
+    return heads
 
 
 def lists_in(memory_files: Files) -> list[WaitingList]:
-    """Return the lists on the memory branch.
+    """Return the lists of waiting builds that are stored on the memory branch, one for each head
+    branch.
 
     Unreadable lists are left out. Code that needs an unreadable list reports the error.
     """
@@ -326,8 +355,11 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
 
 
 def memory_branch_warnings(base: Snapshot) -> list[Problem]:
-    """Return warnings about the base's memory branch: if no known key has signed it, if its name
-    changes, and for each memory branch of a deleted base that may have been renamed to this base.
+    """Return the warnings about the memory branch, which stores a base branch's holds and lists of
+    waiting builds.
+
+    There is a warning if no known key has signed it, if the config changes its name, and for each
+    memory branch that is left over from a deleted base branch.
     """
     own = memory_branch(base.repo, base.branch, base.prefix)
     problems: list[Problem] = []
@@ -339,8 +371,8 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
         message = f"{own}: {base.unsigned}"
         problems.append(Problem(Trouble.warning("signature", message, hint)))
     if base.inherited and not base.renamed_from:
-        old = base.inherited[0]
-        message = f"the memory moves from {old} to {own} because of branchPrefix in the config"
+        old_name, _tip = base.inherited
+        message = f"the memory moves from {old_name} to {own} because of branchPrefix in the config"
         problems.append(Problem(Trouble.warning("target", message)))
     hint = (
         "delete the memory branch; if its base was renamed, set the holds again first. The memory"
@@ -358,39 +390,45 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
-    """Read the head branches that these moves affect, with their lists and requests.
+    """Read the head branches that the run affects, with their lists of waiting builds and their
+    pull requests.
 
-    `moves` contains one move for each of `batch.asks`, in the same order. A move becomes an error
-    if no request can be opened for it, or if its list cannot be read.
+    `moves` contains one move for each of `batch.asks`, in the same order. Return the head branches
+    by name, and the moves. A move becomes an error if no request can be opened for it, or if the
+    list of its head branch cannot be read.
     """
     pairs = list(zip(batch.asks, moves, strict=True))
     requests, moves = requests_of(pairs, base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     heads: dict[str, HeadBranch] = {}
-    unreadable: dict[str, TaskError] = {}
+    errors_of_lists: dict[str, TaskError] = {}  # by head branch
     for name in touched_heads(decided, base, job.intent):
         try:
             stored_list = list_of(base.memory_files, name)
         except TaskError as error:
-            unreadable[name] = error
+            errors_of_lists[name] = error
             continue
         head = _read_head(stored_list, batch, base, requests.get(name))
         if not head.ours:
             head = _foreign_branch_with_files(head, batch, moves)
         heads[name] = head
+
+    # other branches that are out of date
     heads |= _still_open(heads, batch, base, job, world)
     heads |= _renamed(heads, batch, base, job, world)
     heads |= _overtaken(heads, batch, base, job, world)
-    return heads, [
-        move.failed(unreadable[move.decision.head]) if move.decision.head in unreadable else move
-        for move in moves
-    ]
+
+    moves_or_errors = []
+    for move in moves:
+        error_of_list = errors_of_lists.get(move.decision.head)
+        moves_or_errors.append(move.failed(error_of_list) if error_of_list else move)
+    return heads, moves_or_errors
 
 
 def _read_head(
     stored_list: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Return a list's head branch, with the builds that are still waiting there.
+    """Read a head branch from Git, and leave out of its list the builds that are no longer waiting.
 
     The branch is ours if its commit has the tree and the parent that the list records. So it stays
     ours if somebody signs the commit or rewords its message.
@@ -398,34 +436,37 @@ def _read_head(
     name = stored_list.head
     branch = batch.repository.head(name)
     newest = request.newest if request else None
+
+    # Whose branch is it? The run replaces only its own.
     has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
     unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
+    # it has our name, but no commit of its own
     is_empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
+    is_ours = branch is None or is_empty or (has_our_commit and not unnamed)
+
     merged = _is_merged(stored_list, branch, newest, batch.repository, base)
+    request_now = KnownRequest(newest.number, newest.url, newest.state) if newest else None
     waiting_list = updated_list(
-        stored_list,
-        absent=branch is None,
-        merged=merged,
-        request=KnownRequest(newest.number, newest.url, newest.state) if newest else None,
+        stored_list, absent=branch is None, merged=merged, request=request_now
     )
     head = HeadBranch(
         stored_list,
         waiting_list,
         branch,
         request=request,
-        ours=branch is None or is_empty or (has_our_commit and not unnamed),
+        ours=is_ours,
         unnamed=unnamed,
         merged=merged,
     )
-    if head.as_listed and not waiting_list.arrived:
-        arrived = replace(waiting_list, arrived=True, replaces=None)
-        return replace(head, waiting_list=arrived)
-    return head
+    if waiting_list.arrived or not head.as_listed:
+        return head
+    # the commit that an earlier run may not have pushed is there
+    return replace(head, waiting_list=replace(waiting_list, arrived=True, replaces=None))
 
 
 def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Return whether a list's branch can be ours: it has our prefix, or an Application uses its
-    name.
+    """Return whether a list's branch can be ours: its name has our prefix, or an Application has
+    the name in `git-branch`.
 
     Otherwise, anyone who can push to the memory branch could have any branch replaced or deleted,
     by recording its tree in a list.
@@ -442,19 +483,23 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Return whether this template of `git-branch` can render this name."""
+    """Return whether a template such as `update-{{ .Name }}-x` can render this branch name.
+
+    Each action in braces may stand for any text. The template is not turned into a regular
+    expression, because many actions in an annotation would make it very slow.
+    """
     prefix, *after_actions = re.split(r"\{\{.*?\}\}", template)
     if not after_actions:  # the template has no actions
         return bool(template) and name == template
     if not name.startswith(prefix):
         return False
-    *middle, suffix = after_actions
+    *middle_parts, suffix = after_actions
     position = len(prefix)
-    for part in middle:  # not a regex: many actions in an annotation would make it very slow
-        found_at = name.find(part, position)
-        if found_at < 0:
+    for part in middle_parts:
+        part_start = name.find(part, position)
+        if part_start < 0:
             return False
-        position = found_at + len(part)
+        position = part_start + len(part)
     return name.endswith(suffix) and position + len(suffix) <= len(name)
 
 
@@ -479,13 +524,17 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _still_open(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches without waiting builds whose request is still open, because an
-    earlier run could not close it or was killed.
+    """Return the head branches whose pull request an earlier run wanted to close, but could not.
+
+    `heads` are the branches that have already been read. No builds are waiting on the returned
+    ones.
     """
     unclosed: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
         name = stored_list.head
-        if name in heads or not stored_list.closing or stored_list.proposes_anything:
+        if name in heads:
+            continue
+        if not stored_list.closing or stored_list.proposes_anything:
             continue
         if not _may_be_ours(stored_list, batch, base):
             continue
@@ -499,24 +548,20 @@ def _still_open(
 def _renamed(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return each head branch that takes over the builds of a branch with an old name, and that old
-    branch.
+    """Move builds from head branches with an old name to those with the new name.
 
-    A name changes if the base was renamed, or if the config now groups the images differently.
+    The name changes if the base was renamed, or if the config now groups the images differently.
+    `heads` are the branches that have already been read. Return the changed branches: each old one,
+    and its heir, which now has the builds of both.
     """
-    new_names = {
-        key_of_entry(sub): request_head(sub, base.branch)
-        for ask in batch.asks
-        for sub in (ask.subscription, *ask.siblings)
-        if ask.subscription.pull_request and not sub.head_template
-    }
+    new_names = _request_heads_by_entry(batch, base)
     renamed: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
         old_name = stored_list.head
         if old_name in heads or not has_our_prefix(old_name, base.prefix):
             continue
         names_of_builds = {new_names.get(build.key, "") for build in stored_list.builds}
-        if len(names_of_builds) != 1:  # its builds are split up
+        if len(names_of_builds) != 1:  # there are no builds, or they are split up
             continue
         new_name = names_of_builds.pop()
         heir = renamed.get(new_name) or heads.get(new_name)
@@ -531,44 +576,58 @@ def _renamed(
     return renamed
 
 
+def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]:
+    """Return the current name of the head branch of each image whose updates are proposed in a
+    pull request, unless `git-branch` sets the name.
+    """
+    names: dict[BuildKey, str] = {}
+    for ask in batch.asks:
+        if not ask.subscription.pull_request:
+            continue
+        for sub in (ask.subscription, *ask.siblings):
+            if not sub.head_template:
+                names[key_of_entry(sub)] = request_head(sub, base.branch)
+    return names
+
+
 def _with_entries_of(heir: WaitingList, old: WaitingList) -> WaitingList:
     """Add an old list's entries to the heir's list. If both have a build for the same entry, the
     heir's build stays.
     """
-    own = {build.key for build in heir.builds}
-    builds = (*heir.builds, *(build for build in old.builds if build.key not in own))
-    releases = tuple(dict.fromkeys((*heir.releases, *old.releases)))
-    return replace(heir, builds=builds, releases=releases)
+    keys_of_heir = {build.key for build in heir.builds}
+    added_builds = [build for build in old.builds if build.key not in keys_of_heir]
+    releases = dict.fromkeys((*heir.releases, *old.releases))
+    return replace(heir, builds=(*heir.builds, *added_builds), releases=tuple(releases))
 
 
 def _overtaken(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the other head branches with a build that the base already has, or has a newer build
-    for.
+    """Return other head branches where an outdated build is waiting: the base branch already has
+    it, or has a newer one.
+
+    `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
     """
-    asked = {key_of_entry(sub): sub for sub in asked_subscriptions(batch)}
+    subs_of_run = {key_of_entry(sub): sub for sub in asked_subscriptions(batch)}
 
     def known_subscription(build: ListedBuild) -> Subscription | None:
         already_read = batch.look(build.application, ask=False)
         looked_up = {key_of_entry(sub): sub for sub in already_read}
-        return asked.get(build.key) or looked_up.get(build.key)
+        return subs_of_run.get(build.key) or looked_up.get(build.key)
 
     outdated: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
         name = stored_list.head
         if name in heads or len(outdated) == MOST_CLOSED:
             continue
-        with_subs = [(build, known_subscription(build)) for build in stored_list.builds]
-        if not any(overtaken(base, build, sub) for build, sub in with_subs):
+        subs = [known_subscription(build) for build in stored_list.builds]
+        builds_with_subs = zip(stored_list.builds, subs, strict=True)
+        if not any(overtaken(base, build, sub) for build, sub in builds_with_subs):
             continue
-        may_have_request = (
-            stored_list.request
-            or has_our_prefix(name, base.prefix)
-            or any(sub and sub.pull_request for _, sub in with_subs)
-        )
+        uses_requests = any(sub and sub.pull_request for sub in subs)
+        has_our_name = has_our_prefix(name, base.prefix)
         with suppress(TaskError):  # without a token for the Git host, leave this to another run
-            if may_have_request:
+            if stored_list.request or has_our_name or uses_requests:
                 outdated[name] = _head_with_request(stored_list, batch, base, job, world)
             else:
                 outdated[name] = _read_head(stored_list, batch, base, None)
@@ -576,8 +635,12 @@ def _overtaken(
 
 
 def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
-    """Return the places to read on the base to find out whether it has the waiting builds."""
-    builds = [build for stored_list in lists_in(memory_files) for build in stored_list.builds]
+    """Return the places in a base branch's files that show whether the base already has the builds
+    that are waiting on its head branches.
+    """
+    builds: list[ListedBuild] = []
+    for stored_list in lists_in(memory_files):
+        builds += stored_list.builds
     unread_base = Snapshot(repo, branch, tip="", files={})  # only its names are needed here
     wanted_places: list[Place] = []
     for build in builds[:MOST_PLACES]:
@@ -589,14 +652,11 @@ def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
 def _head_with_request(
     stored_list: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return a head branch that no move affects, with its request."""
+    """Return a list's head branch with its pull request. `plan` does not query the Git host."""
     request = None
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
-        try:
-            request = Request(forge, _newest_request(forge, base, stored_list.head))
-        except TaskError as error:
-            request = Request(forge, error=error)
+        request = _request_at(forge, base, stored_list.head)
     return _read_head(stored_list, batch, base, request)
 
 
@@ -607,11 +667,16 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Return whether the listed builds were merged, even if the base has changed since."""
+    """Return whether a head branch was merged with the listed builds since the last run, even if
+    the base has changed since.
+
+    `branch` is None if the branch no longer exists, and `newest` is its newest pull request.
+    """
     if not stored_list.proposes_anything:
         return False
     if branch and branch.parent == base.tip:  # it is still ahead of the base
         return False
+
     was_open = stored_list.request is None or stored_list.request.state == "open"
     if newest and newest.state == "merged" and was_open:
         # Commits pushed after the merge are not part of it.
@@ -623,8 +688,10 @@ def _is_merged(
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Add the files of someone else's branch: those that its asks and its listed builds need, and
-    the keys that its config names.
+    """Read the files of a head branch that someone else has pushed to.
+
+    They are the files that its asks and its waiting builds need, its config, and the public keys
+    that the config names. `moves` has the decision about each ask of the batch.
     """
     if head.branch is None:
         return head
@@ -640,10 +707,12 @@ def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[M
             wanted_places += places_of(subscription_of(build, unread_base))
     unread_branch = Snapshot(repo, head.name, head.tip, files={})
     branch = with_more(unread_branch, wanted_places, batch.repository)
+
     # The keys are only known after the config has been read.
     with suppress(TargetError):  # reported where the config is applied
         config = config_in(branch.files)
-        key_paths = keys_named([config.wishes, *(rule.wishes for rule in config.rules)])
+        wishes_of_rules = [rule.wishes for rule in config.rules]
+        key_paths = keys_named([config.wishes, *wishes_of_rules])
         branch = with_more(branch, map(Place, key_paths), batch.repository)
     return replace(head, files=branch.files)
 
@@ -656,9 +725,11 @@ def decided_on_foreign_branch(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Return the asks' moves on someone else's branch, by ask.
+    """Decide these asks again, on a head branch that someone else has pushed to.
 
-    Its files have the current versions. The holds and the config rules of all branches apply.
+    `decided` has each ask for the branch, with its decision on the base. An image's current version
+    is the one on the head branch, but the holds and the config rules of both branches apply. Return
+    the new decisions by ask. Asks whose decision was already an error are left out.
     """
     view = _view_of_foreign_branch(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
@@ -670,6 +741,7 @@ def decided_on_foreign_branch(
             governed_asks.append((_also_governed(ask, head, base, view, terms), move))
         except TaskError as error:
             moves[ask.key] = _on_head(move.failed(error), move, base, view)
+
     facts_on_view = _with_facts_of(view, governed_asks, facts, gather)
     for ask, move in governed_asks:
         move_on_view = decide_one(view, ask, terms, facts_on_view)
@@ -678,8 +750,10 @@ def decided_on_foreign_branch(
 
 
 def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Return the move that was decided on the view, with the branches of its commit, and with the
-    current version from the move that was decided on the base.
+    """Combine the decisions about the same ask on someone else's head branch (`on_view`) and on the
+    base branch (`on_base`).
+
+    The verdict is the one on the head branch. The current version is the one on the base.
     """
     judged = on_view.decision.judged
     if judged.verdict == "unchanged":
@@ -697,7 +771,12 @@ def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Mo
 def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Return the asks' moves on the base as it will be after the releases on their head branch."""
+    """Decide these asks again, on `base` as it will be when the holds have ended that their head
+    branch ends.
+
+    `decided` has each ask for the branch, with its earlier decision. Return the new decisions by
+    ask. Asks whose decision was already an error are left out.
+    """
     facts_after = _with_facts_of(base, decided, facts, gather)
     moves = {}
     for ask, earlier_move in decided:
@@ -712,7 +791,9 @@ def decided_after(
 def _with_facts_of(
     view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
 ) -> Facts:
-    """Return the facts, and those that the asks need on these files. Known facts stay."""
+    """Add the facts that are needed to decide these asks on the files in `view`. What was looked up
+    before stays.
+    """
     more = gather(view, [ask for ask, _ in decided])
     return replace(
         facts,
@@ -724,38 +805,42 @@ def _with_facts_of(
 def without_finished_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """Return the memory branch's files without the holds of rollbacks that a person has declined or
-    merged, and a warning for each declined rollback.
+    """End the holds of rollbacks that wait in a pull request which a person has closed or merged.
 
-    After a merge, the hold is on the base, where people can end it.
+    A rollback also holds the image, so that no new build undoes it. While the rollback is waiting
+    on a head branch, its hold is on the memory branch. After the merge, the hold is on the base,
+    where people can end it.
+
+    Return the memory branch's files without the ended holds, and a warning for each rollback whose
+    request was closed.
     """
+    waiting_rollbacks: dict[BuildKey, tuple[HeadBranch, ListedBuild]] = {}
+    for head_branch in heads:
+        for listed in head_branch.stored_list.builds:
+            if listed.rollback:
+                waiting_rollbacks[listed.key] = (head_branch, listed)
+    subs: dict[BuildKey, Subscription] = {}
+    for ask, _ in decided:
+        for sub in (ask.subscription, *ask.siblings):
+            subs[key_of_entry(sub)] = sub
+
     finished: dict[str, set[str]] = {}  # image keys, by state file
     problems: dict[Problem, None] = {}
-    subs = {
-        key_of_entry(sub): sub for ask, _ in decided for sub in (ask.subscription, *ask.siblings)
-    }
-    listed_rollbacks = {
-        build.key: (head, build)
-        for head in heads
-        for build in head.stored_list.builds
-        if build.rollback
-    }
     for entry, sub in subs.items():
-        head, build = listed_rollbacks.get(entry, (None, None))
+        head, build = waiting_rollbacks.get(entry, (None, None))
         path = state_path(sub)
-        image_key = key_of(sub)
         for file, state in own_states(base.memory_files, path).items():
-            memory = state.images.get(image_key, Memory())
+            memory = state.images.get(key_of(sub), Memory())
             rollback = memory.rollback
             hold = memory.hold or state.hold
             if not hold or not rollback:
                 continue
             proposing_head = head if _proposes(build, rollback) else None
-            if proposing_head and build and _is_declined(proposing_head, build):
-                finished.setdefault(path, set()).add(image_key)
+            if proposing_head and _is_declined(proposing_head, sub):
                 problems[_warn_of_declined(proposing_head, sub, hold)] = None
-            elif _is_on_base(base, sub, file, rollback, proposing_head):
-                finished.setdefault(path, set()).add(image_key)
+            elif not _is_on_base(base, sub, file, rollback, proposing_head):
+                continue
+            finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 
 
@@ -772,9 +857,10 @@ def _warn_of_declined(head: HeadBranch, sub: Subscription, hold: Hold) -> Proble
     return Problem(Trouble.warning("held", message), application=sub.application.key)
 
 
-def _is_declined(head: HeadBranch, build: ListedBuild) -> bool:
-    """Return whether a person has closed the head branch's request for this build."""
-    return build.declined_key in {declined.key for declined in head.waiting_list.declined}
+def _is_declined(head: HeadBranch, sub: Subscription) -> bool:
+    """Return whether a person has closed the head branch's request with a build of this image."""
+    key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
+    return any(declined.key == key for declined in head.waiting_list.declined)
 
 
 def _is_on_base(
@@ -782,8 +868,9 @@ def _is_on_base(
 ) -> bool:
     """Return whether a rollback was merged.
 
-    It was if its head branch was merged. It also was if the base has the version, and either the
-    base's state file has the rollback, or its head branch no longer exists.
+    `head` is the head branch where it was waiting, if known. The rollback was merged if that branch
+    was. It also was if the base has its version, and either the base's state file has the rollback,
+    or the head branch no longer exists.
     """
     if head is not None and head.merged:
         return True
@@ -795,25 +882,29 @@ def _is_on_base(
     if version_on_base != rollback.version:
         return False
     state = states_on_base.get(file, State())
-    if state.images.get(key_of(sub), Memory()).rollback == rollback:
+    memory = state.images.get(key_of(sub), Memory())
+    if memory.rollback == rollback:
         return True
     return head is not None and head.branch is None
 
 
 def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[DeclinedBuild]:
-    """Return all builds that people have declined.
+    """Return all builds that people have declined by closing a pull request.
 
     The lists of all head branches count, because a branch may have had a different name when its
     request was closed.
     """
     lists = {stored_list.head: stored_list for stored_list in lists_in(memory_files)}
     lists |= {name: head.waiting_list for name, head in heads.items()}
-    return [declined for waiting_list in lists.values() for declined in waiting_list.declined]
+    declined: list[DeclinedBuild] = []
+    for waiting_list in lists.values():
+        declined += waiting_list.declined
+    return declined
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
-    """Return a move to a head branch, or a refusal if a person has closed the request for this
-    build or a newer build.
+    """Return the move, or a refusal if it would propose a build again that a person has declined by
+    closing its pull request, or an older build than that one.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -826,8 +917,8 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 
 
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
-    """Return a move, or a refusal if its build is the declined one or an older one."""
-    sub = move.subscription
+    """Return the move, or a refusal if its build is the declined one or an older one."""
+    policy = move.subscription.policy
     candidate = move.decision.candidate
     closed = declined.written
     offered = Written(candidate.tag, candidate.digest, move.build)
@@ -837,14 +928,18 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
             " a newer build will open another request"
         )
         return move.without_effect(Verdict("refuse", "superseded", because))
+
+    ancestry: dict[tuple[str, str, str], str] = {}  # which of two source commits is newer
     # Ordered tags decide without the source commits, unless the tags are the same.
-    tags_decide = rules_of(sub.policy).ordered and offered.tag != closed.tag
-    pair = None if tags_decide else commits(offered.build, closed.build)
-    ancestry = {pair: world.ancestry(*pair)} if pair else {}
-    why = why_older(offered, closed, sub.policy, ancestry)
-    if not why:
+    tags_decide = rules_of(policy).ordered and offered.tag != closed.tag
+    if not tags_decide:
+        pair = commits(offered.build, closed.build)
+        if pair:
+            ancestry[pair] = world.ancestry(*pair)
+    reason = why_older(offered, closed, policy, ancestry)
+    if not reason:
         return move
-    because = f"{declined.url}: a person closed the request for {closed.version}: {why}"
+    because = f"{declined.url}: a person closed the request for {closed.version}: {reason}"
     return move.without_effect(Verdict("refuse", "superseded", because))
 
 
@@ -855,10 +950,10 @@ def _also_governed(
     view: Snapshot,
     terms: Terms,
 ) -> Ask:
-    """Apply the configs of both branches to an ask. For each file that changes on the head branch,
-    the stricter setting wins.
+    """Apply the configs of both branches to an ask whose commit goes to a head branch that someone
+    else has pushed to. For each file that changes there, the stricter setting wins.
 
-    Raises `TargetError` if the head branch's config is invalid or requires a request.
+    Raises `TargetError` if the head branch's config is invalid or requires a pull request.
     """
     asked = ask.subscription
     name = head.name
@@ -874,10 +969,22 @@ def _also_governed(
     # if the base requires more proofs for a file that only this branch has, the edit is refused
     governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
-    versions = (asked, by_base, by_head)
+
     with of_config():
         demands = (*asked.demands, *with_all_keys(by_head, head.files).demands)
+    strictest = _with_strictest_settings(asked, by_base, by_head)
+    return replace(ask, subscription=replace(strictest, demands=tuple(dict.fromkeys(demands))))
+
+
+def _with_strictest_settings(
+    asked: Subscription, by_base: Subscription, by_head: Subscription
+) -> Subscription:
+    """Return a subscription (`asked`) with the strictest settings of its three versions: as it was,
+    with the base's config, and with the head branch's config.
+    """
+    versions = (asked, by_base, by_head)
     freezes = [sub.freeze for sub in versions if sub.freeze]
+    longest_freeze = max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None)
     policy = replace(
         by_head.policy,
         pin_digest=any(sub.policy.pin_digest for sub in versions),
@@ -886,29 +993,31 @@ def _also_governed(
     wishes = asked.wishes
     if by_head.wishes != Wishes():
         wishes = agreed([wishes, by_head.wishes], wishes)
-    sub = replace(
+    writes = (*asked.writes, *by_base.writes, *by_head.writes)
+    return replace(
         asked,
         wishes=wishes,
         policy=policy,
-        freeze=max(freezes, key=lambda freeze: epoch_seconds(freeze.until), default=None),
-        writes=tuple(dict.fromkeys(path for sub in versions for path in sub.writes)),
-        demands=tuple(dict.fromkeys(demands)),
+        freeze=longest_freeze,
+        writes=tuple(dict.fromkeys(writes)),
     )
-    return replace(ask, subscription=sub)
 
 
 def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
-    """Return the files of someone else's branch. The states of the base and of its memory branch
-    also count.
+    """Return a snapshot of a head branch that someone else has pushed to.
+
+    It has the files of that branch, but the holds and memories of both the base and the memory
+    branch.
     """
     memory_files = dict(base.memory_files)
     for path in {state_path(ask.subscription) for ask in asks}:
         on_base = own_states(base.files, path)
         on_memory_branch = own_states(base.memory_files, path)
-        both = {
-            file: merged(on_base.get(file, State()), on_memory_branch.get(file, State()))
-            for file in (*on_base, *on_memory_branch)
-        }
+        both: dict[str, State] = {}
+        for file in (*on_base, *on_memory_branch):
+            state_on_base = on_base.get(file, State())
+            state_on_memory_branch = on_memory_branch.get(file, State())
+            both[file] = merged(state_on_base, state_on_memory_branch)
         memory_files[path] = File(write_state("", both))
     return replace(
         base, branch=head.name, tip=head.tip, files=head.files, memory_files=memory_files

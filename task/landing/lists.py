@@ -34,20 +34,26 @@ class Lists:
         base: Snapshot,
         now: str,
     ) -> Lists:
-        """Return the lists after a run that lands the prepared commits."""
+        """Return the lists of waiting builds as they will be after the prepared commits have
+        landed.
+
+        `head_fates` has what became of the builds that were waiting on each head branch.
+        """
         commits = {commit.changeset.head: commit for commit in prepared.commits}
         after_run: dict[str, WaitingList] = {}
         closing: dict[str, str] = {}
         for name, head in heads.items():
             commit = commits.get(name)
+            of_head = head_fates[name]
             unwritten = [undecided.list_entry for undecided in prepared.unwritten.get(name, ())]
-            waiting_list = _list_after(head, commit, unwritten, head_fates[name], base, now)
-            because = _why_closed(head, waiting_list, head_fates[name], base)
+            waiting_list = _list_after(head, commit, unwritten, of_head, base, now)
+            because = _why_closed(head, waiting_list, of_head, base)
             if because is not None:
                 closing[name] = because
                 waiting_list = replace(waiting_list, closing=because)
             # Remember an existing branch as ours: a person may keep it after the merge.
-            if head.branch is None and commit is None and not waiting_list.proposes_anything:
+            has_no_branch = head.branch is None and commit is None
+            if has_no_branch and not waiting_list.proposes_anything:
                 waiting_list = replace(waiting_list, commit=None, replaces=None)
             after_run[name] = waiting_list
         before_run = {name: head.stored_list for name, head in heads.items()}
@@ -59,12 +65,14 @@ class Lists:
         return self.after_run[name]
 
     def without_commits(self, files: Files) -> Files:
-        """Return the memory branch's files with the lists that are not pushed with a commit."""
-        moved = {old.head for name in self.with_commit for old in self.moved_to(name)}
+        """Add to the memory branch's files the changed lists that are not pushed together with a
+        commit on a head branch.
+        """
+        pushed_later = set(self.with_commit)
+        for name in self.with_commit:
+            pushed_later.update(old_list.head for old_list in self.moved_to(name))
         for name, waiting_list in self.after_run.items():
-            if name in self.with_commit or name in moved:
-                continue
-            if self.news(waiting_list):
+            if name not in pushed_later and self.news(waiting_list):
                 files = with_list(files, waiting_list)
         return files
 
@@ -73,7 +81,7 @@ class Lists:
         return [self.after_run[old] for old, heir in self.instead.items() if heir == name]
 
     def news(self, waiting_list: WaitingList) -> bool:
-        """Return whether a list differs from the one on the memory branch.
+        """Return whether a list after the run differs from the one on the memory branch.
 
         The request's state does not count, because the Git host has it.
         """
@@ -94,25 +102,28 @@ def _list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return a head branch's list after a run.
+    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
+    run.
 
-    `unwritten` has the builds that could not be written.
+    `commit` is the branch's next commit, if it gets one. `unwritten` has the builds that could not
+    be written, and `of_head` has what became of the builds that were waiting before the run.
     """
-    if head.instead:
+    if head.instead:  # another head branch has its builds now
         return replace(head.waiting_list, builds=(), releases=())
     if commit is None and not of_head.altered:
         return head.waiting_list
     on_foreign_branch = [fate.listed for fate in of_head.fates if fate.on_foreign_branch]
-    done = commit.done if commit else ()
     not_in_commit = [*unwritten, *on_foreign_branch]
+    done = commit.done if commit else ()
     return list_after(head.waiting_list, done, of_head, not_in_commit, base, now)
 
 
 def _why_closed(
     head: HeadBranch, after_run: WaitingList, of_head: FatesOnHead, base: Snapshot
 ) -> str | None:
-    """Return the reason for closing a head branch's request, or None to leave it as it is. The
-    reason may be "".
+    """Return the reason for closing a head branch's pull request, or None to leave it open.
+
+    The reason may be "". `after_run` is the branch's list after the run.
     """
     if head.instead:
         if base.renamed_from:
@@ -126,21 +137,25 @@ def _why_closed(
 
 
 def strange_in(memory_files: Files) -> list[str]:
-    """Return the paths on a memory branch that no run has written.
+    """Return the paths of the files on a memory branch that no run has written.
 
     They are left out of our signed commits. State files are never left out, even unreadable ones,
     because they may contain a hold.
     """
-    strange = []
+    strange_paths = []
     for path, file in sorted(memory_files.items()):
-        is_regular_list = is_list_path(path) and not file.problem and file.mode == REGULAR
-        if not is_state_path(path) and not is_regular_list:
-            strange.append(path)
-    return strange
+        if is_state_path(path):
+            continue
+        is_regular_file = not file.problem and file.mode == REGULAR
+        if not is_list_path(path) or not is_regular_file:
+            strange_paths.append(path)
+    return strange_paths
 
 
 def with_lists_of(states: Files, lists: Files) -> Files:
-    """Combine the state files of one memory branch with the lists of another."""
+    """Return the files of a memory branch: everything from `states` except its lists, and the lists
+    from `lists`.
+    """
     return {
         **{path: file for path, file in states.items() if not is_list_path(path)},
         **{path: file for path, file in lists.items() if is_list_path(path)},

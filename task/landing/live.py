@@ -33,9 +33,11 @@ LOOK = 0.25  # seconds between two reads
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
-    """Decide and patch the Applications one by one, and watch images that may be overwritten.
+    """Decide and patch the live Applications one by one, and then watch the images that other
+    programs may overwrite, and patch them again if that happens.
 
-    A failure does not affect the other Applications.
+    An ask is one image of an Application, with the builds that this run offers for it. A failure
+    does not affect the other Applications.
     """
     outcomes: list[Outcome] = []
     watched: list[_Undoable] = []
@@ -44,6 +46,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         outcome, newly_watched = _without_errors(ask, job, first_patch)
         outcomes.append(outcome)
         watched += newly_watched
+
     while watched:
         world.sleep(LOOK)
         still_watched: list[_Undoable] = []
@@ -66,12 +69,15 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
 
 def _read_again(undoable: _Undoable, world: World) -> Reading | None:
-    """Return the live image. If it cannot be read, log a warning and return None."""
+    """Return the image that a live Application has now. If it cannot be read, log a warning and
+    return None.
+    """
+    sub = undoable.ask.subscription
     try:
-        _manifest, _version, live_image = said_live(undoable.ask.subscription, undoable.api)
+        _manifest, _version, live_image = said_live(sub, undoable.api)
     except TaskError as error:
         image = undoable.decision.candidate.reference
-        app = undoable.ask.subscription.application.key
+        app = sub.application.key
         message = f"{app}: cannot tell whether {image} is still set: {error.message}"
         world.log("warning", message)
         return None
@@ -98,7 +104,9 @@ def _without_errors(
     job: Job,
     work: Callable[[], _Result],
 ) -> tuple[Outcome, list[_Undoable]]:
-    """Return the result of `work` as an outcome. Its error becomes the ask's decision."""
+    """Call `work`, and return its decision as an outcome, with the images to watch. An error
+    becomes the ask's decision.
+    """
     try:
         decision, watched = work()
     except TaskError as error:
@@ -139,7 +147,11 @@ def _patch_until_deadline(
     job: Job,
     world: World,
 ) -> _Result:
-    """Read, decide, and patch. If the Application has changed, retry until the deadline."""
+    """Read the live Application, decide, and patch it. If someone else changes it in between, retry
+    until the deadline.
+
+    Return the decision, and what to watch: the image, if others may overwrite it unnoticed.
+    """
     while True:
         contention.begin()
         try:
@@ -154,16 +166,12 @@ def _patch_until_deadline(
 
 def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
     """Patch the Application again, because someone else has overwritten the image."""
+    ask = undoable.ask
     image = undoable.decision.candidate.reference
-    app = undoable.ask.subscription.application.key
+    app = ask.subscription.application.key
     undoable.contention.pause(f"{app}: someone else overwrote {image}; reevaluating")
     decision, watched = _patch_until_deadline(
-        undoable.ask,
-        undoable.number,
-        undoable.api,
-        undoable.contention,
-        job,
-        world,
+        ask, undoable.number, undoable.api, undoable.contention, job, world
     )
     if decision.verdict == "unchanged":  # someone has restored the image that this run wrote
         return undoable.decision, watched
@@ -171,7 +179,7 @@ def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
-    """Return the live Application, its resourceVersion, and the image in its spec.
+    """Read a live Application. Return its manifest, its resourceVersion, and the image in its spec.
 
     Raises `TaskError`.
     """
@@ -180,8 +188,12 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
 
 
 def owner_of(sub: Subscription, world: World) -> str:
-    """Return who would revert a patch of the live Application, or "" if unknown."""
-    live = world.live() if sub.method == "argocd" else None
+    """Return what would revert a patch of the live Application, such as "ApplicationSet web", or ""
+    if that is unknown.
+    """
+    if sub.method != "argocd":
+        return ""
+    live = world.live()
     if live is None:
         return ""
     try:
@@ -193,7 +205,9 @@ def owner_of(sub: Subscription, world: World) -> str:
 
 
 def _target_in_source(sub: Subscription) -> tuple[int, Target]:
-    """Return the source's index among the Application's sources, and the target in it."""
+    """Return the index of the subscription's source among the Application's sources, and where the
+    image is written in it.
+    """
     sources = sub.application.sources
     index = sources.index(sub.source) if sub.source in sources else 0
     return index, target_of(sub, "live", carry=False)
@@ -206,26 +220,18 @@ def _attempt(
     world: World,
     contention: Contention,
 ) -> tuple[Decision, float]:
-    """Decide and patch. Return the decision and when to stop watching it (0 if it cannot be
-    overwritten unnoticed).
+    """Read a live Application, decide, and patch it once.
+
+    Return the decision, and the time until which to watch the image (0 if others cannot overwrite
+    it unnoticed). Raises `Outpaced` if the Application has changed in between.
     """
     sub = ask.subscription
-    terms = ask.terms(job.terms)
     app = sub.application
     manifest, resource_version, in_spec = said_live(sub, api)
-    facts = Facts()
-    if may_ask(sub, terms.check):
-        needed = facts_needed_by_ask(ask, in_spec, Memory(), terms)
-        facts = Facts(answers=answers_to(as_questions(needed), world))
-    spec_has_version = in_spec.tag or in_spec.digest
-    current = in_spec if spec_has_version else live_reading(sub)
-    situation = Situation(sub, "", "live", current, in_spec, State(), Memory(), terms, facts)
-    move = replace(choose(situation, ask), remember=None)
-    with contention.clock_paused():
-        checks = replace(last_checks(job, world), labels=False)
-        decision = verified([move], checks)[0].decision
+    decision = _decided_live(ask, in_spec, job, world, contention)
     if decision.verdict != "update":
         return decision, 0.0
+
     try:
         operations, edits = write(manifest, *_target_in_source(sub), decision.candidate)
     except TaskError as error:
@@ -234,6 +240,7 @@ def _attempt(
         decision = replace(decision, owner=world.taken_back_by(manifest, edits[0].path))
     if not operations or job.dry:
         return decision, 0.0
+
     began = world.now()
     is_final = api.patch(app.namespace, app.name, resource_version, operations)
     if is_final:
@@ -243,3 +250,28 @@ def _attempt(
     ended = world.now()
     seconds = min(max(SHORTEST_LOOK, 3 * (ended - began)), LONGEST_LOOK)
     return decision, ended + seconds
+
+
+def _decided_live(
+    ask: Ask, in_spec: Reading, job: Job, world: World, contention: Contention
+) -> Decision:
+    """Decide an ask for a live Application, and verify the proofs of its build.
+
+    `in_spec` is the image in the Application's spec, which is empty if the spec does not set it.
+    """
+    sub = ask.subscription
+    terms = ask.terms(job.terms)
+    facts = Facts()
+    if may_ask(sub, terms.check):
+        needed = facts_needed_by_ask(ask, in_spec, Memory(), terms)
+        facts = Facts(answers=answers_to(as_questions(needed), world))
+    spec_has_version = in_spec.tag or in_spec.digest
+    current = in_spec if spec_has_version else live_reading(sub)
+    # nothing is remembered about live Applications
+    situation = Situation(sub, "", "live", current, in_spec, State(), Memory(), terms, facts)
+    move = replace(choose(situation, ask), remember=None)
+
+    checks = replace(last_checks(job, world), labels=False)
+    with contention.clock_paused():  # while proofs are verified
+        (verified_move,) = verified([move], checks)
+    return verified_move.decision

@@ -50,8 +50,11 @@ class MemoryBranchWriter:
         """The run's commits as a single one, because a memory branch only has one commit."""
         if not self.commits:
             return None
-        files = {path for commit in self.commits for path in commit.files}
-        apps = {app for commit in self.commits for app in commit.applications}
+        files: set[str] = set()
+        apps: set[str] = set()
+        for commit in self.commits:
+            files.update(commit.files)
+            apps.update(commit.applications)
         return replace(
             self.commits[-1],
             files=tuple(sorted(files)),
@@ -61,15 +64,19 @@ class MemoryBranchWriter:
     @property
     def remembers(self) -> bool:
         """Whether anything but lists has changed. Lists change with their head branches."""
-        paths = (path for commit in self.commits for path in commit.files)
-        return any(not is_list_path(path) for path in paths)
+        commit = self.commit
+        return commit is not None and any(not is_list_path(path) for path in commit.files)
 
     def put(self, waiting_list: WaitingList) -> None:
         """Change a list in the wanted files."""
         self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
-        """Write the wanted files. Raises `Outpaced` if the branch has moved."""
+        """Push the wanted files to the memory branch, unless it already has them. `plan` only
+        records what it would push.
+
+        Raises `Outpaced` if someone else has pushed to the branch.
+        """
         # the branch with the old name is deleted, and a new one is not needed
         only_deletes = self._inherited is not None and not self.wanted
         if self.wanted == self._current and not only_deletes:
@@ -87,23 +94,25 @@ class MemoryBranchWriter:
         head: HeadBranch,
         moved: Sequence[WaitingList] = (),
     ) -> LandedCommit:
-        """Land a commit on a head branch together with its list: both in one push, or the list
-        first.
+        """Push a commit to a head branch together with the list of the builds that wait there: both
+        in one push, or the list first.
 
-        `moved` has the lists whose builds moved to this list.
-
-        Raises `Outpaced` if one of the branches has moved.
+        `predicted` is the commit as it will be. `moved` has the lists whose builds moved to this
+        one. Raises `Outpaced` if someone else has pushed to one of the branches.
         """
         for old_list in moved:
             self.put(old_list)
         if not change.on_top:
             our_commit = HeadCommit(predicted.tree, change.tip)
             waiting_list = replace(waiting_list, commit=our_commit, replaces=None, arrived=True)
+
         if not predicted.pushed:  # the branch already has this commit
-            # the request's state alone is no reason to write the list
-            same_request = replace(waiting_list, request=head.stored_list.request)
-            self.put(same_request if head.as_listed else waiting_list)
+            if head.as_listed:
+                # the request's state alone is no reason to write the list
+                waiting_list = replace(waiting_list, request=head.stored_list.request)
+            self.put(waiting_list)
             return predicted
+
         landed_commit = self._land_in_one_push(change, waiting_list)
         if landed_commit:
             return landed_commit
@@ -136,7 +145,8 @@ class MemoryBranchWriter:
         return landed_commit
 
     def _change(self, files: Files) -> Changeset:
-        """Return the commit with these files.
+        """Return the memory branch's next commit: these files, except for those that no run has
+        written.
 
         Raises `TargetError` if a file cannot be read, because its hold would be lost.
         """
@@ -181,7 +191,10 @@ class MemoryBranchWriter:
             # The next run only reads the new branch.
 
     def _record(self, files: Files, commit: str, tree: str) -> None:
-        """Record that the branch now has these files, and delete the branch with the old name."""
+        """Record that the memory branch now has these files in this commit.
+
+        If the memory came from a branch with an old name, that branch is deleted now.
+        """
         before = self._current
         if self._inherited:
             if not files:  # only the branch with the old name changes
@@ -190,13 +203,12 @@ class MemoryBranchWriter:
         self._inherited = None
         self._current = files
         self._tip = commit
-        paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
-        apps = {
-            ask.subscription.application.key
-            for ask in self._batch.asks
-            if state_path(ask.subscription) in paths
-        }
-        apps |= _applications_of_lists(before, files, paths)
+
+        changed_paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
+        apps = _applications_of_lists(before, files, changed_paths)
+        for ask in self._batch.asks:
+            if state_path(ask.subscription) in changed_paths:
+                apps.add(ask.subscription.application.key)
         base = self._base
         self.commits.append(
             Commit(
@@ -205,9 +217,9 @@ class MemoryBranchWriter:
                 head=memory_branch(base.repo, base.branch, base.prefix),
                 commit=commit or None,
                 tree=tree,
-                files=tuple(sorted(set(paths))),
+                files=tuple(sorted(set(changed_paths))),
                 applications=tuple(sorted(apps)),
-                diff=_memory_diff(before, files, paths) if self._job.dry else None,
+                diff=_memory_diff(before, files, changed_paths) if self._job.dry else None,
                 through="git",
                 remembers=True,
             )
@@ -215,11 +227,14 @@ class MemoryBranchWriter:
 
 
 def _before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
-    """Return a list that is pushed before its head branch. Until that has arrived, the branch is
-    also ours at its current commit.
+    """Return the list in the form that is pushed before its head branch.
+
+    Until the head branch is known to have arrived, a branch at its current commit is also ours.
     """
-    current = HeadCommit(head.branch.tree, head.branch.parent) if head.branch else None
-    return replace(waiting_list, replaces=current if head.ours else None, arrived=False)
+    current_commit = None
+    if head.branch and head.ours:
+        current_commit = HeadCommit(head.branch.tree, head.branch.parent)
+    return replace(waiting_list, replaces=current_commit, arrived=False)
 
 
 def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:

@@ -20,10 +20,15 @@ def with_overridden(
     without_commit: Sequence[Decision],
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
-    """If a commit writes a refused version anyway, record the entry that writes it in the
-    refusal.
+    """Mark the refusals that have no effect, because one of the commits writes the refused version
+    to the same place for another entry.
+
+    Such a refusal gets the name of that entry. Return the commits and the decisions that don't need
+    a commit.
     """
-    written = [decision for prepared in commits for decision in prepared.decisions]
+    written: list[Decision] = []
+    for prepared in commits:
+        written += prepared.decisions
     marked = _marker(snapshot, written, terms)
     marked_commits = [
         replace(prepared, decisions=tuple(map(marked, prepared.decisions))) for prepared in commits
@@ -37,7 +42,11 @@ def overridden(
     writers: Iterable[Decision],
     terms: Terms,
 ) -> list[Decision]:
-    """If another entry writes a refused version anyway, record that entry in the refusal."""
+    """Mark the refusals among these decisions that have no effect, because one of the `writers`
+    writes the refused version to the same place for another entry.
+
+    Such a refusal gets the name of that entry.
+    """
     marked = _marker(snapshot, writers, terms)
     return [
         marked(decision) if decision.verdict == "refuse" else decision for decision in decisions
@@ -49,7 +58,9 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return a function that adds the writing entry's name to a refusal."""
+    """Return a function that adds to a refusal the name of the entry that writes the refused
+    version anyway, if one of the `written` decisions does.
+    """
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
     )
@@ -64,7 +75,8 @@ def _marker(
         if decision.verdict not in ("refuse", "defer") or not decision.kind:
             return decision
         for writer in writers.near(decision):
-            if places(decision.subscription) & places(writer.subscription):
+            shared_places = places(decision.subscription) & places(writer.subscription)
+            if shared_places:
                 return replace(decision, overridden_by=called(writer))
         return decision
 
@@ -89,7 +101,8 @@ class _Writers:
     def near(self, refused: Decision) -> Iterator[Decision]:
         """Yield the updates to the refused version whose targets may be in the same files."""
         path = refused.subscription.path
-        near_paths = ["", *accumulate(path.split("/"), posixpath.join)]  # and the folders above
+        folders_above = accumulate(path.split("/"), posixpath.join)  # and the path itself
+        near_paths = ["", *folders_above]
         if refused.kind in ("manifests", "flux"):  # the path is a folder
             folder = f"{path}/" if path else ""
             near_paths += [other for other in self._by_path if other.startswith(folder)]

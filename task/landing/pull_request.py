@@ -40,24 +40,25 @@ def already_proposed(
     job: Job,
     world: World,
 ) -> Outcome | None:
-    """Return the outcome if there is nothing to push, because the open request already proposes
-    what the list will contain.
+    """Return the outcome if there is nothing to push, because the open pull request already
+    proposes what `waiting_list` (the list after the run) will contain.
 
-    Set everything on the request that an earlier run could not set. None means that the head branch
-    must be written, and then its request.
+    Set everything on the request that an earlier run could not set, such as labels. None means that
+    the head branch must be written, and then its request.
     """
     newest = head.newest_request
     request = head.request
     if newest is None or request is None or newest.state != "open":
         return None
-    if not head.as_listed:
+    if job.intent or not head.as_listed:
         return None
     describes_tip = head.tip.startswith(described(newest.body) or NOWHERE)
     same_versions = versions(head.waiting_list) == versions(waiting_list)
-    if not describes_tip or job.intent or not same_versions:
+    if not describes_tip or not same_versions:
         return None
     if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
         return None
+
     decisions = prepared.with_updates_as(
         Verdict("unchanged", "same", f"{newest.url} already proposes this")
     )
@@ -65,13 +66,16 @@ def already_proposed(
     landed = grouped_by_application(decisions, prepared.changeset.repo, head.tip)
     proposal = _proposal(prepared, head.tip, waiting_list, job, world)
     if wishes(lacking(proposal, newest.body)):
-        same_text = replace(proposal, title=newest.title, body=split(newest.body)[1])
+        _before, our_part, _after = split(newest.body)
+        same_text = replace(proposal, title=newest.title, body=our_part)
         newest = _with_note_logged(request.forge.propose(same_text, newest), world)
     return _of_request(Outcome(decisions, (commit,), landed), newest, head.tip, proposal.base)
 
 
 def versions(waiting_list: WaitingList) -> set[object]:
-    """Return the builds and releases that a list proposes, without their metadata."""
+    """Return the builds and releases that a list proposes, without details that may change while
+    they wait. Two lists that propose the same have equal sets.
+    """
     builds = {
         (build.key, build.version, build.rollback is not None) for build in waiting_list.builds
     }
@@ -86,10 +90,10 @@ def propose(
     job: Job,
     world: World,
 ) -> Outcome:
-    """Open or update a head branch's request. `outcome` is the outcome of its commit.
+    """Open or update a head branch's pull request, after the branch was pushed.
 
-    If the forge fails, the decisions become errors, and the branch is kept. The next run continues
-    from there.
+    `outcome` is the outcome of the push. Return it with the request. If the forge fails, the
+    decisions become errors, and the branch is kept. The next run continues from there.
     """
     changeset = prepared.changeset
     tip = _tip_after(prepared, outcome)
@@ -108,11 +112,9 @@ def propose(
         if not prepared.decisions:  # only builds that were already waiting are left
             message = f"the request for {changeset.head} still has its old text: {error}"
             world.log("warning", message)
-        return replace(
-            outcome,
-            decisions=tuple(failed(decision, error) for decision in prepared.decisions),
-            landed=(),
-        )
+        failed_decisions = tuple(failed(decision, error) for decision in prepared.decisions)
+        return replace(outcome, decisions=failed_decisions, landed=())
+
     commits = outcome.commits or (prepared.reported(tip),)
     with_request = Outcome(
         prepared.decisions,
@@ -132,42 +134,36 @@ def _tip_after(prepared: PreparedCommit, outcome: Outcome) -> str:
 
 
 def _with_note_logged(request: Proposed, world: World) -> Proposed:
-    """Return the request, and log the forge's note about it."""
+    """Log the forge's note about a pull request, if there is one, and return the request."""
     if request.note:
         world.log("warning", f"{request.url}: {request.note}")
     return request
 
 
 def _of_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
-    """Add the request to the outcome. `tip` is the head branch's commit.
+    """Add the pull request to the outcome of a push. `tip` is the head branch's commit.
 
     With --wait, the run follows the rollout after the merge. If the forge merged the request at
     once, its merge commit has landed on the base.
     """
     if proposed.state != "merged":
-        return replace(
-            outcome,
-            landed=tuple(replace(landed, request=proposed.number) for landed in outcome.landed),
-        )
-    merged = proposed.merge_commit or tip  # the commit is on the base branch
-    return Outcome(
-        outcome.decisions,
-        tuple(replace(commit, commit=merged, head=base) for commit in outcome.commits),
-        tuple(
-            replace(
-                landed,
-                commit=merged,
-                decisions=tuple(replace(decision, head=base) for decision in landed.decisions),
-            )
-            for landed in outcome.landed
-        ),
-    )
+        with_number = [replace(landed, request=proposed.number) for landed in outcome.landed]
+        return replace(outcome, landed=tuple(with_number))
+
+    merge_commit = proposed.merge_commit or tip
+    commits = [replace(commit, commit=merge_commit, head=base) for commit in outcome.commits]
+    landed_on_base = []
+    for landed in outcome.landed:
+        decisions = tuple(replace(decision, head=base) for decision in landed.decisions)
+        landed_on_base.append(replace(landed, commit=merge_commit, decisions=decisions))
+    return Outcome(outcome.decisions, tuple(commits), tuple(landed_on_base))
 
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
-    """Close the open request of a head branch with no builds waiting anymore.
+    """Close the open pull request of a head branch where no builds are waiting anymore.
 
-    Return whether it is closed. Raises `Outpaced` if another run proposes something newer there.
+    Return whether it is closed, also if there was nothing to close. Raises `Outpaced` if another
+    run proposes something newer there.
     """
     if request is None or request.newest is None or request.newest.state != "open":
         return True
@@ -182,15 +178,16 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
 
 
 def _ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
-    """Return the builds before and after each displayed change.
+    """Return the builds before and after each displayed change, so that a pull request can link to
+    the source commits between them.
 
     Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
     """
-    shown = {
-        (f"{app.namespace}/{app.name}", change.alias, change.new_tag, change.new_digest)
-        for app in apps
-        for change in app.changes
-    }
+    shown = set()
+    for app in apps:
+        for change in app.changes:
+            app_key = f"{app.namespace}/{app.name}"
+            shown.add((app_key, change.alias, change.new_tag, change.new_digest))
     ranges = []
     for build in waiting_list.builds:
         old = build.base.written
@@ -210,19 +207,19 @@ def _proposal(
     job: Job,
     world: World,
 ) -> Proposal:
-    """Return the request as it should be. The options come first, then the config's wishes."""
+    """Return the pull request as it should be, for a head branch with this commit.
+
+    Each setting comes from the command line (`options`), or else from the repository's config
+    (`wishes`).
+    """
     changeset = prepared.changeset
     options = job.requests
     wishes = prepared.wishes
     kind, compare = world.compare(changeset.repo, changeset.base, changeset.head)
     apps = merged_changes(prepared.apps, prepared.earlier_changes)
+    heading, text = _heading_and_text(prepared, apps)
     rolled_back = {(app.namespace, app.name) for app in prepared.rollbacks}
     forward = [app for app in apps if (app.namespace, app.name) not in rolled_back]
-    draft = wishes.draft if options.draft is None else options.draft
-    auto_merge = wishes.auto_merge if options.auto_merge is None else options.auto_merge
-    # forges must not deploy during a freeze
-    may_merge = not prepared.frozen or bool(prepared.rollbacks)
-    heading, text = _heading_and_text(prepared, apps)
     content = Content(
         apps=apps,
         text=text,
@@ -238,6 +235,11 @@ def _proposal(
             undoing(forward),
         ),
     )
+
+    draft = wishes.draft if options.draft is None else options.draft
+    auto_merge = wishes.auto_merge if options.auto_merge is None else options.auto_merge
+    # forges must not deploy during a freeze
+    may_merge = not prepared.frozen or bool(prepared.rollbacks)
     return Proposal(
         repo=changeset.repo,
         base=changeset.base,
@@ -266,13 +268,10 @@ def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> t
 
 
 def _labels(prepared: PreparedCommit, options: PullRequestOptions) -> tuple[str, ...]:
-    """Return a request's labels: from the options or the config, and from the resources that the
-    Applications come from.
+    """Return a pull request's labels, without duplicates: from the command line or the config, and
+    from the ImageUpdater resources of the Applications.
     """
-    of_resources = (
-        label
-        for decision in prepared.decisions
-        for label in decision.subscription.application.request_labels
-    )
-    configured = options.labels or prepared.wishes.labels or ()
-    return tuple(dict.fromkeys((*configured, *of_resources)))
+    labels = list(options.labels or prepared.wishes.labels or ())
+    for decision in prepared.decisions:
+        labels += decision.subscription.application.request_labels
+    return tuple(dict.fromkeys(labels))

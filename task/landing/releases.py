@@ -37,15 +37,17 @@ def _base_state(base: Snapshot, release: ListedRelease) -> State:
 
 
 def counts(base: Snapshot, release: ListedRelease) -> bool:
-    """Return whether the base still has the hold that the release ends, and not a different one.
+    """Return whether a release still has an effect: the base branch has the hold that it ends, and
+    not a different one.
 
-    An unreadable state file counts as still having it.
+    A release ends a hold on the base branch when the head branch with the release is merged. An
+    unreadable state file counts as still having it.
     """
     try:
         state = _base_state(base, release)
     except TargetError:
         return True
-    if not release.image:
+    if not release.image:  # the hold of the whole Application
         return state.hold is not None and state.hold == release.hold
     memory = state.images.get(release.image, Memory())
     if memory.hold:
@@ -61,28 +63,28 @@ def _deferred_version(memory: Memory) -> str:
 
 
 def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
-    """Return the base's state files that change if these holds end."""
+    """Return the state files of the base branch that change if the holds of these releases end."""
     changed: dict[str, File] = {}
     for release in releases:
-        with suppress(TargetError):
+        with suppress(TargetError):  # an unreadable state file stays as it is
             so_far = with_files(base, changed)
             if not counts(so_far, release):
                 continue
             path = _path(release)
             old = so_far.files[path]
-            states = {
-                **own_states(so_far.files, path),
-                release.file: _state_without(so_far, release),
-            }
+            states = dict(own_states(so_far.files, path))
+            states[release.file] = _state_without(so_far, release)
             text = write_state(old.text, states)
             changed[path] = File(text, old.mode) if text else GONE
     return changed
 
 
 def _state_without(base: Snapshot, release: ListedRelease) -> State:
-    """Return the base's state of an Application after the hold has ended."""
+    """Return an Application's state on the base branch, without the hold that a release ends and
+    without the build that the hold deferred.
+    """
     state = _base_state(base, release)
-    if not release.image:
+    if not release.image:  # the hold of the whole Application
         return replace(state, hold=None)
     memory = state.images[release.image]
     after = released(memory)
@@ -94,18 +96,24 @@ def _state_without(base: Snapshot, release: ListedRelease) -> State:
 
 
 def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
-    """Return the base after a commit with these files."""
+    """Return the base branch as it will be after a commit that changes these files."""
     files = {**base.files, **changed}
     return replace(base, files={path: file for path, file in files.items() if file != GONE})
 
 
 def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
-    """Return the base after a merge of these releases."""
-    return with_files(base, files_without(base, releases)) if releases else base
+    """Return the base branch as it will be after a merge of these releases: without their holds."""
+    if not releases:
+        return base
+    return with_files(base, files_without(base, releases))
 
 
 def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedRelease]]:
-    """Return the holds on the base that these moves end, by head branch.
+    """Return the holds on the base branch that these moves end, by the head branch that has to be
+    merged for it.
+
+    A move is a decision, with the change that a commit makes for it. Here, it is a person's command
+    that ends a hold; its commit goes to a head branch (the branch of a pull request).
 
     The hold of a whole Application ends with each of its builds, or on one branch if there are no
     builds.
@@ -116,24 +124,11 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
-        sub = move.subscription
-        file = file_of(base, sub, states_of(base, sub))
-        state = own_states(base.files, state_path(sub)).get(file, State())
-        memory = state.images.get(key_of(sub), Memory())
         of_head = by_head.setdefault(head, [])
-        of_image = ListedRelease(
-            application=sub.application.key,
-            folder=sub.home,
-            file=file,
-            image=key_of(sub),
-            hold=memory.hold or NOTHING,
-            deferred=_deferred_version(memory),
-        )
-        drops_deferred = memory.deferred is not None and not move.updates
-        if memory.hold or drops_deferred:
+        of_image, of_app = _releases_by(move, base)
+        if of_image:
             of_head.append(of_image)
-        if state.hold and move.remember and move.remember.lifted:
-            of_app = replace(of_image, image="", hold=state.hold, deferred="")
+        if of_app:
             ends_here = move.updates or of_app.key not in ended
             if ends_here and of_app not in of_head:
                 of_head.append(of_app)
@@ -141,8 +136,35 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     return by_head
 
 
+def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, ListedRelease | None]:
+    """Return the holds on the base branch that one move ends: the image's (also if the move only
+    drops the build that was deferred), and the whole Application's. Each may be None.
+    """
+    sub = move.subscription
+    file = file_of(base, sub, states_of(base, sub))
+    state = own_states(base.files, state_path(sub)).get(file, State())
+    memory = state.images.get(key_of(sub), Memory())
+    of_image = ListedRelease(
+        application=sub.application.key,
+        folder=sub.home,
+        file=file,
+        image=key_of(sub),
+        hold=memory.hold or NOTHING,
+        deferred=_deferred_version(memory),
+    )
+    of_app = None
+    if state.hold and move.remember and move.remember.lifted:
+        of_app = replace(of_image, image="", hold=state.hold, deferred="")
+    drops_deferred = memory.deferred is not None and not move.updates
+    if memory.hold or drops_deferred:
+        return of_image, of_app
+    return None, of_app
+
+
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Return whether one of these moves sets the hold again that the release ends."""
+    """Return whether one of these moves (decisions, with what to remember about them) sets the hold
+    again that the release would end with the merge of its head branch.
+    """
     for move in moves:
         sub = move.subscription
         if (sub.application.key, sub.home) != (release.application, release.folder):
@@ -157,15 +179,16 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Add to the reason of a release when the hold on the base ends."""
+    """Return the move of a person's `release`. If the hold is on the base branch, add to the reason
+    that it only ends with the merge.
+    """
     sub = move.subscription
-    ends_hold_of_image = [
-        release
-        for release in releases
-        if (release.application, release.folder) == (sub.application.key, sub.home)
-        and release.image in ("", key_of(sub))
-    ]
-    if not ends_hold_of_image:
+    is_on_base = False
+    for release in releases:
+        same_app = (release.application, release.folder) == (sub.application.key, sub.home)
+        if same_app and release.image in ("", key_of(sub)):
+            is_on_base = True
+    if not is_on_base:
         return move
     judged = move.decision.judged
     when = f"the hold on {base} ends when {move.decision.head} is merged"

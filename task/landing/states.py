@@ -23,67 +23,88 @@ GONE = File("", "")  # deleted by the commit
 
 
 def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> dict[str, File]:
-    """Return the changed state files, one for each Application with something new to remember.
+    """Return the state files that a commit changes, because these moves have something to remember.
 
-    On a head branch (`aside`), they contain the written builds. Deferred builds are remembered on
-    the memory branch.
+    A state file remembers an Application's holds, the builds that they kept back (deferred builds),
+    and the builds that were written. A move is a decision, with what to remember about it.
+
+    With `aside`, the commit goes to a head branch. Then the state files record each written build,
+    but not the deferred builds, which are remembered on the memory branch.
     """
     by_path: dict[str, list[Move]] = {}
     for move in done:
         if move.remember or aside:
             by_path.setdefault(state_path(move.subscription), []).append(move)
+
     changed: dict[str, File] = {}
     for path, moves in by_path.items():
-        before = own_states(snapshot.files, path)
-        after = dict(before)
-        # a new hold comes last, so that no other move ends it
-        for move in sorted(moves, key=lambda move: bool(move.remember and move.remember.hold)):
-            file = file_of(snapshot, move.subscription, after)
-            remember = move.remember or Remember()
-            if aside:
-                remember = _without_deferred(remember, snapshot, move.subscription, file)
-            after[file] = _state_after(after.get(file, State()), move.subscription, remember)
-        after = {file: state for file, state in after.items() if state != State()}
-        if after != before:
+        states_before = own_states(snapshot.files, path)
+        states = _states_after_moves(states_before, snapshot, moves, aside=aside)
+        if states != states_before:
             old = snapshot.files.get(path)
-            text = write_state(old.text if old else "", after)
-            changed[path] = File(text, old.mode if old else "100644") if text else GONE
+            text = write_state(old.text if old else "", states)
+            mode = old.mode if old else "100644"
+            changed[path] = File(text, mode) if text else GONE
     return changed
+
+
+def _states_after_moves(
+    states_before: Mapping[str, State], snapshot: Snapshot, moves: Iterable[Move], *, aside: bool
+) -> dict[str, State]:
+    """Return the states in one state file after these moves, without empty ones."""
+    states = dict(states_before)
+    # a new hold comes last, so that no other move ends it
+    for move in sorted(moves, key=lambda move: bool(move.remember and move.remember.hold)):
+        file = file_of(snapshot, move.subscription, states)
+        remember = move.remember or Remember()
+        if aside:
+            remember = _without_deferred(remember, snapshot, move.subscription, file)
+        states[file] = _state_after(states.get(file, State()), move.subscription, remember)
+    return {file: state for file, state in states.items() if state != State()}
 
 
 def _without_deferred(
     remember: Remember, snapshot: Snapshot, sub: Subscription, file: str
 ) -> Remember:
-    """Return what a head branch's commit remembers: everything except deferred builds."""
-    both = states_of(snapshot, sub).get(file, State())
-    memory = remember.memory or both.images.get(key_of(sub), Memory())
+    """Return what a head branch's commit remembers about an image: everything except the deferred
+    build.
+
+    `file` is the write-back file, by which a state file finds the image's memory.
+    """
+    state = states_of(snapshot, sub).get(file, State())
+    memory = remember.memory or state.images.get(key_of(sub), Memory())
     hold = memory.hold if remember.memory else None
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
 def _state_after(state: State, sub: Subscription, new: Remember) -> State:
-    """Return an Application's state after a move."""
+    """Return an Application's state with what a move remembers (`new`)."""
     images = dict(state.images)
     if new.memory is not None:
         images[key_of(sub)] = new.memory
-    hold = None if new.lifted else new.hold or state.hold
-    return replace(
-        state,
-        hold=hold,
-        images={key: memory for key, memory in images.items() if memory != Memory()},
-    )
+    not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
+    hold = new.hold or state.hold
+    if new.lifted:
+        hold = None
+    return replace(state, hold=hold, images=not_empty)
 
 
 def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return all files on the memory branch after these moves. Without files, the branch is
+    """Return the files that the memory branch has after these moves. Without files, the branch is
     deleted.
+
+    The memory branch stores the holds that must apply at once, although the commits of their moves
+    only propose something on a head branch (the branch of a pull request).
+
+    A move whose commit goes to a head branch is remembered there. Another move only matters if the
+    memory branch already has the Application's state file.
     """
     files = dict(snapshot.memory_files)
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
-        is_new = _aside(move) and move.remember is not None
-        if path not in files and not is_new:
+        adds_memory = _aside(move) and move.remember is not None
+        if path not in files and not adds_memory:
             continue
         try:
             file = file_of(snapshot, sub, states_of(snapshot, sub))
@@ -96,7 +117,7 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
 
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
-    """Write a state file, or remove it if there is nothing to remember."""
+    """Write the state file at `path` in `files`, or remove it if there is nothing to remember."""
     old_text = files[path].text if path in files else ""
     text = write_state(old_text, states)
     if text:
@@ -106,10 +127,11 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run, but still with the builds that the run no
-    longer defers.
+    """Return the memory branch's files after a run (`after`), but still with the deferred builds
+    that the run writes now. A deferred build is one that a hold or a freeze kept back.
 
-    They are removed once they have landed.
+    Those builds are only removed once they have landed, so that they are not lost if the push
+    fails. `before` are the files before the run.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
@@ -133,21 +155,32 @@ def _aside(move: Move) -> bool:
 
 
 def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return an Application's state on the memory branch after a move: everything to remember that
-    the base does not have.
+    """Return an Application's state on the memory branch after a move: the holds and the deferred
+    builds that the base branch does not have.
 
-    `beside_before` is that state after the earlier moves.
+    `beside_before` is that state after the earlier moves, and `file` is the write-back file that
+    the states belong to.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
     new = move.remember or Remember()
+
+    # 1. What has to be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
     both = merged(on_base, beside_before)
-    hold = None if new.lifted else new.hold or both.hold
-    memory = new.memory if new.memory is not None else both.images.get(key, Memory())
+    hold = new.hold or both.hold
+    if new.lifted:
+        hold = None
+    memory = new.memory or both.images.get(key, Memory())
+
+    # 2. What the base will have of it.
     if not _aside(move):  # the commit adds this to the base
-        memories = {**on_base.images, key: new.memory} if new.memory else on_base.images
-        on_base = State(new.hold or on_base.hold, memories)
+        memories_on_base = dict(on_base.images)
+        if new.memory:
+            memories_on_base[key] = new.memory
+        on_base = State(new.hold or on_base.hold, memories_on_base)
+
+    # 3. The rest belongs on the memory branch.
     hold_beside = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
     memory_beside = apart(on_base.images.get(key, Memory()), memory)
     before_run = own_states(snapshot.memory_files, path).get(file, State())
@@ -162,46 +195,51 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold on the memory branch belongs to, or None if a person has held
-    the image for a different reason.
+    """Return the rollback that a hold on the memory branch belongs to. None means that a person has
+    held the image for a different reason.
 
-    `rollback` is the one that the move remembers.
+    `before_run` is the Application's state on the memory branch before the run, and `rollback` is
+    the one that the move remembers.
     """
     if hold is None:
         return None
     memory = before_run.images.get(key_of(move.subscription), Memory())
     is_new_hold = hold != (memory.hold or before_run.hold)
-    by_rollback = move.rolled_back and not move.kept  # the move is a person's rollback
-    if by_rollback and (is_new_hold or memory.rollback):
+    is_rollback_command = move.rolled_back and not move.kept
+    # A person's rollback sets its own hold, or takes over the hold of an earlier rollback.
+    if is_rollback_command and (is_new_hold or memory.rollback):
         return rollback
+    # Any other new hold has a different reason. An old hold belongs to the same rollback as before.
     return None if is_new_hold else memory.rollback
 
 
 def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str]]) -> Files:
-    """Remove from the memory branch the holds of rollbacks that a person has declined or merged.
+    """Return the memory branch's files without the holds of finished rollbacks: those that a person
+    has declined or merged.
 
-    `finished` has the image keys of these rollbacks, by state file.
+    A rollback holds the image, so that no new build undoes it. For each state file, `finished` has
+    the images (by their keys in the file) that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():
         states = {}
         for file, state in own_states(memory_files, path).items():
             images = dict(state.images)
+            hold_on_app = state.hold
             for key in keys:
                 memory = images.get(key, Memory())
+                if memory.rollback and not memory.hold:
+                    # the rollback was held by the hold of the whole Application
+                    hold_on_app = None
                 images[key] = replace(memory, hold=None, rollback=None)
-            # without a hold of its own, a rollback was held by the hold of the whole Application
-            ends_hold_of_app = any(
-                key in keys and memory.rollback and not memory.hold
-                for key, memory in state.images.items()
-            )
-            states[file] = State(None if ends_hold_of_app else state.hold, images)
+            states[file] = State(hold_on_app, images)
         _store(files, path, states)
     return files
 
 
 def only_holds(memory_files: Files) -> Files:
-    """Return the trusted part of a memory branch that no known key has signed.
+    """Return the holds on a memory branch, and nothing else. No known key has signed the branch, so
+    only its holds are trusted.
 
     An unreadable state file is kept, because it may contain a hold.
     """
@@ -212,11 +250,11 @@ def only_holds(memory_files: Files) -> Files:
         except TaskError:
             files[path] = memory_files[path]
             continue
-        held = {}
+        states_with_holds = {}
         for file, state in states.items():
             images = {key: Memory(hold=memory.hold) for key, memory in state.images.items()}
-            held[file] = State(state.hold, images)
-        _store(files, path, held)
+            states_with_holds[file] = State(state.hold, images)
+        _store(files, path, states_with_holds)
     return files
 
 
@@ -225,23 +263,29 @@ def new_holds(
     after: Files,
     done: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return (Application, what is held, reason) for each hold that `before` does not contain."""
-    all_apps = {state_path(move.subscription): move.subscription.application for move in done}
-    apps = {path: app for path, app in all_apps.items() if path in after}
+    """Return the holds that `after` has in addition to `before`, in the Applications of these
+    moves.
+
+    Each is a tuple: the Application's namespace and name, the name of the Application or the key of
+    the image that is held, and the reason in words.
+    """
+    apps = {}  # by state file
+    for move in done:
+        path = state_path(move.subscription)
+        if path in after:
+            apps[path] = move.subscription.application
+
     new: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
-        old_states = read_state(before.get(path, GONE).text)
-        new_states = read_state(after[path].text)
-        for file, state in sorted(new_states.items()):
-            old_state = old_states.get(file, State())
-            holds = [(app.name, state.hold, old_state.hold)]
-            holds += [
-                (key, memory.hold, old_state.images.get(key, Memory()).hold)
-                for key, memory in sorted(state.images.items())
-            ]
-            new += [
-                ((app.namespace, app.name), what, hold_text(hold))
-                for what, hold, old_hold in holds
-                if hold and hold != old_hold
-            ]
+        app_key = (app.namespace, app.name)
+        states_before = read_state(before.get(path, GONE).text)
+        states_after = read_state(after[path].text)
+        for file, state in sorted(states_after.items()):
+            state_before = states_before.get(file, State())
+            if state.hold and state.hold != state_before.hold:
+                new.append((app_key, app.name, hold_text(state.hold)))
+            for key, memory in sorted(state.images.items()):
+                memory_before = state_before.images.get(key, Memory())
+                if memory.hold and memory.hold != memory_before.hold:
+                    new.append((app_key, key, hold_text(memory.hold)))
     return new

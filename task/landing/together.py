@@ -52,7 +52,7 @@ from task.landing.waiting_builds import (
     waiting_in,
     withdrawn,
 )
-from task.landing.waiting_list import BuildKey, ListedBuild, key_of_entry
+from task.landing.waiting_list import BuildKey, ListedBuild, ListedRelease, key_of_entry
 from task.model import Place, Problem, Snapshot, Subscription
 from task.repository_config.config import also_limited, governed
 from task.repository_config.reading import config_in, of_config
@@ -97,40 +97,50 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     world: World,
     checks: LastChecks,
 ) -> Together:
-    """Verify the asks, then decide them together with the builds waiting on these head branches."""
-    releases = [release for head in heads.values() for release in head.waiting_list.releases]
+    """Verify the decisions about the new builds, then decide again about the builds that are
+    already waiting on the head branches of pull requests.
+
+    `moves` has one decision for each of `batch.asks`, in the same order. An ask is one image of an
+    Application, with the builds that this run offers for it.
+    """
+    # 1. Decide the new builds, as if nothing were waiting.
+    releases: list[ListedRelease] = []
+    for head in heads.values():
+        releases += head.waiting_list.releases
     base = with_more(base, places_of_releases(releases), batch.repository)
     by_ask = _decided_on_heads(batch, base, heads, moves, facts, gather, job)
-    proved = _proved_asks(list(by_ask.values()), base, heads, job, world, checks)
-    by_ask = dict(zip(by_ask, proved, strict=True))
+    verified_moves = _proved_asks(list(by_ask.values()), base, heads, job, world, checks)
+    by_ask = dict(zip(by_ask, verified_moves, strict=True))
 
+    # 2. Decide the waiting builds of each head branch, together with the new builds for it.
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
     kept_moves: list[Move] = []
     head_fates: dict[str, FatesOnHead] = {}
     heirs = {head.instead for head in heads.values()}  # branches that get others' builds
     for index, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
-        if head.instead:
+        if head.instead:  # its builds are decided on that branch
             head_fates[name] = FatesOnHead()
-            continue
-        if not head.ours:
+        elif not head.ours:
             head_fates[name] = fates_on_foreign_branch(
-                head.waiting_list, head.files, scene.from_annotations, asks_at_head, scene.base
+                head.waiting_list,
+                head.files,
+                scene.from_annotations,
+                asks_at_head,
+                scene.base,
             )
-            continue
-        asks_moves, of_head = _decided_on_our_branch(
-            head,
-            asks_at_head,
-            by_ask,
-            batch,
-            scene,
-            proves=index < MOST_PROVED,
-        )
-        by_ask |= asks_moves
-        # a run was killed after it pushed the list, but before it pushed the head branch
-        never_arrived = not head.waiting_list.arrived and not head.as_listed
-        head_fates[name] = replace(of_head, rewrite=never_arrived or name in heirs)
-        kept_moves += _kept_moves(name, of_head)
+        else:
+            may_verify = index < MOST_PROVED
+            new_moves, of_head = _decided_on_our_branch(
+                head, asks_at_head, by_ask, batch, scene, proves=may_verify
+            )
+            by_ask |= new_moves
+            kept_moves += _kept_moves(name, of_head)
+            # a run was killed after it pushed the list, but before it pushed the head branch
+            never_arrived = not head.waiting_list.arrived and not head.as_listed
+            head_fates[name] = replace(of_head, rewrite=never_arrived or name in heirs)
+
+    # 3. Add the holds on the base that end when a head branch is merged.
     head_fates = _with_releases(head_fates, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         for key, move in by_ask.items():
@@ -148,10 +158,11 @@ def _decided_on_heads(
     gather: Gather,
     job: Job,
 ) -> dict[Identity, Move]:
-    """Return the asks' moves, by ask.
+    """Return the decision about each ask, on the branch that its commit goes to.
 
-    `moves` were decided on the base. They are replaced for a head branch that belongs to someone
-    else, or that ends holds on the base.
+    `moves` are the decisions on the base, in the order of `batch.asks`. They are right for most
+    head branches, because a run creates those from the base. An ask is decided again if its head
+    branch belongs to someone else, or ends holds that the base still has.
     """
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
@@ -159,7 +170,12 @@ def _decided_on_heads(
         released_base = without(base, head.waiting_list.releases)
         if not head.ours:
             by_ask |= decided_on_foreign_branch(
-                head, released_base, asks_at_head, job.terms, facts, gather
+                head,
+                released_base,
+                asks_at_head,
+                job.terms,
+                facts,
+                gather,
             )
         elif head.waiting_list.releases:
             by_ask |= decided_after(released_base, asks_at_head, job.terms, facts, gather)
@@ -172,23 +188,35 @@ def _with_releases(
     moves: Sequence[Move],
     base: Snapshot,
 ) -> dict[str, FatesOnHead]:
-    """Add the holds on the base that end with the waiting builds."""
+    """Add to each head branch its releases: the holds on the base that end when the head branch is
+    merged.
+
+    These are the releases that were listed before and still have an effect, and then the new ones
+    of `moves`.
+    """
     new_releases = releases_of(base, moves)
     with_releases: dict[str, FatesOnHead] = {}
     for name, of_head in head_fates.items():
-        before = () if heads[name].instead else heads[name].waiting_list.releases
+        listed_before: tuple[ListedRelease, ...] = ()
+        if not heads[name].instead:
+            listed_before = heads[name].waiting_list.releases
         moves_at_head = [move for move in moves if move.decision.head == name]
-        still_ending = [
+
+        releases = [
             release
-            for release in before
+            for release in listed_before
             if counts(base, release) and not held_again(release, moves_at_head)
         ]
-        releases = tuple(dict.fromkeys((*still_ending, *new_releases.get(name, ()))))
+        releases += new_releases.get(name, ())
+        releases_after = tuple(dict.fromkeys(releases))
+
+        obsolete = tuple(release for release in listed_before if release not in releases_after)
+        has_changed = releases_after != listed_before
         with_releases[name] = replace(
             of_head,
-            releases=releases,
-            obsolete=tuple(release for release in before if release not in releases),
-            rewrite=of_head.rewrite or releases != before,
+            releases=releases_after,
+            obsolete=obsolete,
+            rewrite=of_head.rewrite or has_changed,
         )
     return with_releases
 
@@ -212,7 +240,12 @@ def _proved_asks(
     world: World,
     checks: LastChecks,
 ) -> list[Move]:
-    """Return the asks' moves with their proofs, or refusals if a person has declined them."""
+    """Verify the signatures and other proofs of the new builds.
+
+    Return the moves in the same order. A build becomes a refusal if it lacks a required proof, or
+    if a person has closed a pull request with this build or a newer one. A person's own command is
+    never refused because of a closed pull request.
+    """
     if job.intent:
         return verified(moves, checks)
     declined = declined_in(base.memory_files, heads)
@@ -235,38 +268,48 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscriptions of all waiting builds, and read the files that are needed to decide
-    builds of other Applications.
+    """Find the subscription of each waiting build, and read the files that are needed to decide the
+    builds of Applications that are not part of this run.
+
+    Those subscriptions come from the Application's annotations if it can be looked up. Otherwise,
+    they are created from the entry in the list.
     """
-    asked = asked_subscriptions(batch)
-    from_annotations = {key_of_entry(sub): sub for sub in asked}
-    of_others = {
-        build.key: build
-        for head in heads.values()
-        for build in head.waiting_list.builds
-        if build.key not in from_annotations and not head.instead
-    }
+    subs_of_run = asked_subscriptions(batch)
+    from_annotations = {key_of_entry(sub): sub for sub in subs_of_run}
+    of_others: dict[BuildKey, ListedBuild] = {}
+    for head in heads.values():
+        if head.instead:  # the other head branch has its builds
+            continue
+        for build in head.waiting_list.builds:
+            if build.key not in from_annotations:
+                of_others[build.key] = build
     if not of_others:
         return Scene(base, from_annotations, {}, facts, job, world, gather, checks)
+
     looked_up = _looked_up(of_others, batch, base, world)
     created = {
         key: subscription_of(build, base)
         for key, build in of_others.items()
         if key not in looked_up
     }
-    base, subs = _governed(base, [*looked_up.values(), *created.values()], batch, job)
-    facts = replace(facts, elsewhere=holds_of_others(base, [*asked, *subs], job.terms))
-    governed_subs = {key_of_entry(sub): sub for sub in subs}
-    from_annotations |= {key: governed_subs[key] for key in looked_up}
-    from_list = {key: governed_subs[key] for key in created}
+    base, subs_of_others = _governed(base, [*looked_up.values(), *created.values()], batch, job)
+    all_subs = [*subs_of_run, *subs_of_others]
+    facts = replace(facts, elsewhere=holds_of_others(base, all_subs, job.terms))
+
+    by_key = {key_of_entry(sub): sub for sub in subs_of_others}
+    from_annotations |= {key: by_key[key] for key in looked_up}
+    from_list = {key: by_key[key] for key in created}
     return Scene(base, from_annotations, from_list, facts, job, world, gather, checks)
 
 
 def _looked_up(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions for builds of Applications outside the run, if they are written with
-    the same credentials.
+    """Return the subscriptions for these waiting builds, as far as their Applications can be looked
+    up.
+
+    The batch writes with one set of credentials, so subscriptions that need others are left out,
+    and so are those for another repository or branch.
     """
     of_batch = batch.asks[0].subscription
     repo = normal_url(of_batch.repo)
@@ -274,8 +317,10 @@ def _looked_up(
     for app in dict.fromkeys(build.application for build in listed.values()):
         for sub in batch.look(app):
             key = key_of_entry(sub)
-            same_base = normal_url(sub.repo) == repo and sub.base in ("", base.branch)
-            if key in listed and same_base and world.login(sub) == world.login(of_batch):
+            if key not in listed:
+                continue
+            is_same_branch = normal_url(sub.repo) == repo and sub.base in ("", base.branch)
+            if is_same_branch and world.login(sub) == world.login(of_batch):
                 looked_up[key] = sub
     return looked_up
 
@@ -283,21 +328,28 @@ def _looked_up(
 def _governed(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Return these subscriptions with the base's config applied, and the base with the files that
-    are needed to decide them.
+    """Apply the repository's own config (rules for its files) to these subscriptions.
+
+    Return the base with the files that are needed to decide the subscriptions, and the
+    subscriptions.
     """
     config = job.wording.config
-    default = config_in(base.default)
-    base = with_more(base, chain.from_iterable(map(places_of, subs)), batch.repository)
+    config_of_default_branch = config_in(base.default)
+    places_of_subs = chain.from_iterable(map(places_of, subs))
+    base = with_more(base, places_of_subs, batch.repository)
 
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    governed_subs = also_limited(governed(subs, config, job.terms.now, changed), default, changed)
-    keys = [path for sub in governed_subs for demand in sub.demands for path in demand.keys]
-    base = with_more(base, map(Place, keys), batch.repository)
+    by_config = governed(subs, config, job.terms.now, changed)
+    limited = also_limited(by_config, config_of_default_branch, changed)
+    key_paths: list[str] = []  # files with the public keys that the config requires
+    for sub in limited:
+        for demand in sub.demands:
+            key_paths += demand.keys
+    base = with_more(base, map(Place, key_paths), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in governed_subs]
+        return base, [with_all_keys(sub, base.files) for sub in limited]
 
 
 def _decided_on_our_branch(
@@ -309,30 +361,43 @@ def _decided_on_our_branch(
     *,
     proves: bool,
 ) -> tuple[dict[Identity, Move], FatesOnHead]:
-    """Decide one of our head branches: first its waiting builds alone, then with the asks.
+    """Decide about the builds waiting on one of our head branches, together with this run's new
+    builds for it (`asks_at_head`).
 
-    `moves` are those of all asks. Return the moves of the asks at this head branch, and what became
-    of its builds.
+    `moves` are the decisions about all new builds of the run. With `proves`, signatures of the
+    waiting builds are verified again. Return the decisions about the new builds for this branch,
+    and what became of the waiting ones.
     """
     terms = scene.job.terms
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
-        head.waiting_list, scene.base, scene.from_annotations, scene.from_list, terms, scene.facts
+        head.waiting_list,
+        scene.base,
+        scene.from_annotations,
+        scene.from_list,
+        terms,
+        scene.facts,
     )
     facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
-    still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
-    passed, failed_fates, problems = _tried_alone(still_promoted, scene, head.name, proves=proves)
 
+    # 1. Leave out the builds that do not even pass alone.
+    still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
+    passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
+
+    # 2. Compare the others with the new builds for this branch.
     elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
-    staying = [build for build in passed if build.subscription.identity not in elsewhere]
-    asks_moves, fates = decide_with_waiting(scene.base, staying, asks_at_head, terms)
+    untouched = [build for build in passed if build.subscription.identity not in elsewhere]
+    new_moves, fates = decide_with_waiting(scene.base, untouched, asks_at_head, terms)
+
+    # 3. Apply a person's command whose own commit goes to another branch.
     for build in passed:
         ask = elsewhere.get(build.subscription.identity)
         if ask:
             fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
+
     problems += [_undecided_warning(entry, head.name) for entry in undecided]
-    return asks_moves, FatesOnHead(
+    return new_moves, FatesOnHead(
         (*fates, *withdrawn_fates, *failed_fates),
         tuple(undecided),
         tuple(dict.fromkeys(problems)),
@@ -342,14 +407,15 @@ def _decided_on_our_branch(
 def _commands_elsewhere(
     batch: Batch, job: Job, asks_at_head: Sequence[Decided]
 ) -> dict[Identity, Ask]:
-    """Return the asks of a person's command that are not for this head branch.
+    """Return the asks of a person's command whose commit goes to another branch than this head
+    branch.
 
-    A hold or a rollback also applies to the builds waiting here. A release does not.
+    A hold or a rollback also applies to the builds that wait here. A release does not.
     """
     if job.intent is None or job.intent.verb == "release":
         return {}
-    here = {ask.key for ask, _ in asks_at_head}
-    return {ask.key: ask for ask in batch.asks if ask.key not in here}
+    keys_at_head = {ask.key for ask, _ in asks_at_head}
+    return {ask.key: ask for ask in batch.asks if ask.key not in keys_at_head}
 
 
 def _without_withdrawn(
@@ -358,9 +424,13 @@ def _without_withdrawn(
     moves: Mapping[Identity, Move],
     asks_at_head: Sequence[Decided],
 ) -> tuple[list[WaitingBuild], list[BuildFate]]:
-    """Separate the waiting builds from promotions whose source no longer has the version."""
+    """Leave out the promoted builds whose source environment no longer has the version, for example
+    because it was rolled back there.
+
+    Return the other builds, and what became of those that were left out.
+    """
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
-    written = {ask.key: move for ask, move in asks_at_head if move.updates}
+    new_builds = {ask.key: move for ask, move in asks_at_head if move.updates}
     still_promoted: list[WaitingBuild] = []
     fates: list[BuildFate] = []
     for build in waiting:
@@ -368,9 +438,9 @@ def _without_withdrawn(
         if not why_withdrawn:
             still_promoted.append(build)
             continue
-        move = written.get(build.subscription.identity)
-        if move:
-            because = f"replaced by {move.decision.candidate.version}"
+        new_build = new_builds.get(build.subscription.identity)
+        if new_build:
+            because = f"replaced by {new_build.decision.candidate.version}"
             fates.append(BuildFate(build.listed, "superseded", because))
         else:
             fates.append(BuildFate(build.listed, "dropped", why_withdrawn))
@@ -380,10 +450,12 @@ def _without_withdrawn(
 def _facts_between(
     waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
-    """Return the facts for choosing between waiting builds, asks, and the base's version."""
+    """Look up what is needed to choose between waiting builds, new builds, and the base's version:
+    answers of the registries, and which of two source commits is the newer one.
+    """
     more = scene.gather(scene.base, asks_of(waiting))
-    pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
-    ancestry = {pair: scene.world.ancestry(*pair) for pair in pairs}
+    commit_pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
+    ancestry = {pair: scene.world.ancestry(*pair) for pair in commit_pairs}
     return replace(
         scene.facts,
         ancestry={**scene.facts.ancestry, **more.ancestry, **ancestry},
@@ -391,48 +463,63 @@ def _facts_between(
     )
 
 
-def _tried_alone(
+def _checked_alone(
     waiting: Sequence[WaitingBuild], scene: Scene, head: str, *, proves: bool
 ) -> tuple[list[WaitingBuild], list[BuildFate], list[Problem]]:
-    """Decide and verify waiting builds without the asks.
+    """Check the builds that wait on a head branch, as if this run had no new builds.
 
-    Return the builds that may stay, the fates of the others, and warnings about unchecked builds.
+    The rules are applied again, and with `proves`, the signatures of the builds that pass them are
+    verified again. Return the builds that may stay, what became of the others, and warnings about
+    builds that stay without having been checked.
     """
-    alone = [(build, fate_alone(scene.base, build, head)) for build in waiting]
-    failed_fates = [fate for _, fate in alone if fate.rule]
-    permitted = [(build, fate) for build, fate in alone if not fate.rule]
-    to_write = [fate.move for _, fate in permitted if fate.move and fate.move.updates]
+    fates = [fate_alone(scene.base, build, head) for build in waiting]
+    verified_moves, problems = _verified_again(fates, scene, head, proves=proves)
     passed: list[WaitingBuild] = []
-    problems: list[Problem] = []
-    if to_write and not proves:
-        message = (
-            f"the builds waiting on {head} were not verified again: this run affects too"
-            " many branches"
-        )
-        problems.append(Problem(Trouble.warning("signature", message)))
-    checks = replace(scene.checks, labels=False)
-    # in the order of `to_write`, so one for each build below that is written
-    verified_moves = iter(verified(to_write, checks) if proves else to_write)
-    for build, fate in permitted:
-        is_written = fate.move is not None and fate.move.updates
-        if not is_written:
+    refused_by_rule = [fate for fate in fates if fate.rule]
+    not_proved: list[BuildFate] = []
+    for build, fate in zip(waiting, fates, strict=True):
+        if fate.rule:
+            continue
+        move = verified_moves.get(build.listed.key)
+        if move is None:  # it is not written again, so there is nothing to prove
             passed.append(build)
             continue
-        move = next(verified_moves)
         verdict = move.decision.judged
         if verdict.verdict == "refuse":
             because = f"{NO_LONGER_PROVED}: {verdict.because}"
-            failed_fates.append(BuildFate(build.listed, "dropped", because))
+            not_proved.append(BuildFate(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
             problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
         elif fate.doubt:
             problems.append(_unchecked_build(build, fate.because, "", head))
         passed.append(replace(build, proof=move.decision.proof))
-    return passed, failed_fates, problems
+    return passed, refused_by_rule + not_proved, problems
+
+
+def _verified_again(
+    fates: Sequence[BuildFate], scene: Scene, head: str, *, proves: bool
+) -> tuple[dict[BuildKey, Move], list[Problem]]:
+    """Verify the proofs of the waiting builds that would be written again.
+
+    Return their moves by build, with the result as the verdict. Without `proves`, the moves are not
+    verified, and there is a warning.
+    """
+    moves = {fate.listed.key: fate.move for fate in fates if fate.move and fate.move.updates}
+    if proves:
+        checks = replace(scene.checks, labels=False)
+        verified_moves = verified(list(moves.values()), checks)
+        return dict(zip(moves, verified_moves, strict=True)), []
+    if not moves:
+        return {}, []
+    message = (
+        f"the builds waiting on {head} were not verified again: this run affects too many branches"
+    )
+    return moves, [Problem(Trouble.warning("signature", message))]
 
 
 def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
+    """Return the warning that a waiting build stays, although it could not be checked."""
     version = waiting.listed.version
     app = waiting.listed.application
     message = f"{version} is still waiting on {head}, but could not be checked: {because}"
@@ -440,10 +527,8 @@ def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) 
 
 
 def _undecided_warning(undecided: Undecided, head: str) -> Problem:
-    message = (
-        f"cannot decide on {undecided.listed.version}, which is waiting on {head}:"
-        f" {undecided.error}"
-    )
-    return Problem(
-        undecided.error.saying(message).as_warning(), application=undecided.listed.application
-    )
+    """Return the warning that a waiting build could not be decided."""
+    listed = undecided.listed
+    error = undecided.error
+    message = f"cannot decide on {listed.version}, which is waiting on {head}: {error}"
+    return Problem(error.saying(message).as_warning(), application=listed.application)

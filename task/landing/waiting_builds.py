@@ -172,26 +172,25 @@ class FatesOnHead:
 
     @property
     def closing_reasons(self) -> list[str]:
-        """Why builds and releases are no longer waiting there."""
-        of_builds = [
+        """The reasons why builds and releases are no longer waiting there, for people."""
+        reasons = [
             f"{fate.listed.version}: {fate.because}" for fate in self.fates if not fate.stays_listed
         ]
-        of_releases = [
-            f"the hold on {release.application} ({release.image or 'all images'}) has ended in"
-            " another way"
-            for release in self.obsolete
-        ]
-        return of_builds + of_releases
+        for release in self.obsolete:
+            image = release.image or "all images"
+            reasons.append(f"the hold on {release.application} ({image}) has ended in another way")
+        return reasons
 
     @property
     def leaving(self) -> tuple[str, ...]:
         """The builds that leave the list in this run, and why, as strings."""
-        return tuple(
-            f"{fate.listed.application} ({fate.listed.alias or fate.listed.image})"
-            f" {fate.listed.version}: {fate.because}"
-            for fate in self.fates
-            if not fate.stays_listed
-        )
+        texts = []
+        for fate in self.fates:
+            if not fate.stays_listed:
+                listed = fate.listed
+                name = listed.alias or listed.image
+                texts.append(f"{listed.application} ({name}) {listed.version}: {fate.because}")
+        return tuple(texts)
 
     def rows(self, head: str) -> list[HeadBuildRow]:
         """Return the rows of the report."""
@@ -206,7 +205,9 @@ NO_FATES = FatesOnHead()  # of the base, where nothing waits
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
-    """Create a subscription for a build whose Application this run did not read."""
+    """Create a subscription (what to update, and where) from the list's entry for a waiting build,
+    because this run did not read the Application's annotations.
+    """
     namespace, _, name = listed.application.partition("/")
     image = parse_image(listed.image)
     source = Source(base.repo, listed.source, kind=listed.kind)  # type: ignore[arg-type]
@@ -232,9 +233,9 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
 
 
 def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
-    """Return whether the base now has a listed build, or a newer one.
+    """Return whether the base branch already has a waiting build, or a newer one.
 
-    `sub` is None for an Application that was not read. This does not query any server.
+    `sub` is None if the Application's annotations were not read. This does not query any server.
     """
     try:
         in_git = reading(base, sub or subscription_of(listed, base), Terms())
@@ -248,7 +249,8 @@ def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> 
         return False
     waiting = Written(listed.tag, listed.digest, listed.build)
     on_base = Written(in_git.tag, in_git.digest)
-    return bool(why_older(waiting, on_base, sub.policy, {}))
+    reason = why_older(waiting, on_base, sub.policy, {})
+    return reason != ""
 
 
 def waiting_in(
@@ -259,13 +261,14 @@ def waiting_in(
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
-    """Return a list's builds with their state on the base, and the builds for which it is unknown.
+    """Read what the base branch has for each build in a list.
 
     `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
-    other build.
+    other build. Return the builds that can be decided, and those that cannot, with the reason.
     """
     waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
+    # these terms are only for the run's new builds
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
@@ -285,9 +288,11 @@ def waiting_in(
 
 
 def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> str:
-    """Return why a build of an Application that was not read cannot be decided, or "".
+    """Return why a waiting build cannot be decided without its Application's annotations, or "" if
+    it can.
 
-    Without the annotations, the run cannot tell which of two versions is newer.
+    Without the annotations, the run cannot tell which of two versions is newer. It only needs to
+    know that if the base has another version than when the build was listed.
     """
     on_base = situation.in_git.version
     if not on_base:
@@ -299,29 +304,41 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
-    """Return asks that need the same facts as these builds."""
+    """Return the asks for which the same facts have to be looked up as for these waiting builds."""
     return [
-        Ask(entry.subscription, (entry.image,), build=entry.build)
-        for entry in waiting
-        if entry.annotations_read and not entry.listed.rollback
+        Ask(build.subscription, (build.image,), build=build.build)
+        for build in waiting
+        if build.annotations_read and not build.listed.rollback
     ]
 
 
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return the source commit pairs whose order decides between waiting and other builds."""
-    asked_builds = {ask.key: move.build for ask, move in decided}
-    pairs: list[tuple[str, str, str]] = []
+    """Return pairs of source commits, with their repository, to find out which of two builds is
+    newer.
+
+    A waiting build is compared with the newest written build, the deferred build, and the new build
+    of the same image in `decided`.
+    """
+    new_builds = {ask.key: move.build for ask, move in decided}
+    comparisons: list[tuple[Build, Build]] = []
     for waiting_build in waiting:
+        build = waiting_build.build
         memory = waiting_build.situation.memory
-        remembered = [written.build for written in (memory.written, memory.deferred) if written]
-        compared = [(waiting_build.build, build) for build in remembered]
-        asked_build = asked_builds.get(waiting_build.subscription.identity)
-        if asked_build:
-            compared.append((asked_build, waiting_build.build))
-        commit_pairs = [commits(new, old) for new, old in compared]
-        pairs += [pair for pair in commit_pairs if pair]
+        if memory.written:
+            comparisons.append((build, memory.written.build))
+        if memory.deferred:
+            comparisons.append((build, memory.deferred.build))
+        new_build = new_builds.get(waiting_build.subscription.identity)
+        if new_build:
+            comparisons.append((new_build, build))
+
+    pairs: list[tuple[str, str, str]] = []
+    for new, old in comparisons:
+        pair = commits(new, old)
+        if pair:
+            pairs.append(pair)
     return pairs
 
 
@@ -398,7 +415,9 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meeting, Meeting]] = {
 
 
 def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
-    """Return what becomes of a waiting build without an ask for its image."""
+    """Return what becomes of a build that waits on the branch `head`, if this run has no new build
+    for the image.
+    """
     move, fate, because = _decide_alone(base, waiting)
     if move and move.updates:
         why_refused = _why_no_longer_permitted(base, move, head)
@@ -412,9 +431,11 @@ def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
 def decide_with_waiting(
     base: Snapshot, waiting: Sequence[WaitingBuild], decided: Sequence[Decided], terms: Terms
 ) -> tuple[dict[Identity, Move], list[BuildFate]]:
-    """Decide the waiting builds on one of our head branches together with the asks for it.
+    """Decide the builds waiting on one of our head branches together with this run's new builds for
+    that branch.
 
-    Return the asks' moves, and what becomes of each waiting build.
+    `decided` has the asks for the new builds, with the decisions about them. Return the decisions
+    that take the waiting builds into account, and what becomes of each waiting build.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
@@ -442,14 +463,20 @@ def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
 
 
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
-    """Return why a promotion's source no longer has the version, or "" if it may have it."""
+    """Return why a waiting promotion is obsolete, or "".
+
+    A promotion brings the version of a source Application to another one. It is obsolete if this
+    run's decisions show that the source now has a different version: because it was promoted again,
+    or because a person rolls the source back.
+    """
     if not listed.promoted_from:
         return ""
     identity = parse_image(listed.image).identity
+    promoted_version = Reading(tag=listed.tag, digest=listed.digest)
     for ask, move in decided:
         sub = ask.subscription
-        promoted_from = ask.promoted.source if ask.promoted else ""
-        promoted_again = promoted_from == listed.promoted_from and key_of_entry(sub) == listed.key
+        source = ask.promoted.source if ask.promoted else ""
+        promoted_again = source == listed.promoted_from and key_of_entry(sub) == listed.key
         source_rolled_back = (
             move.rolled_back
             and sub.application.key == listed.promoted_from
@@ -461,7 +488,7 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
             at_source = move.decision.candidate
         else:  # it says nothing about the source
             continue
-        if not alike(at_source, Reading(tag=listed.tag, digest=listed.digest)):
+        if not alike(at_source, promoted_version):
             return f"{listed.promoted_from} now has {at_source.version}"
     return ""
 
@@ -469,10 +496,12 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
 def taken_out(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> BuildFate:
-    """Return what becomes of a waiting build after a person's command for the same entry, if the
-    command is for another branch.
+    """Return what becomes of a waiting build if a person gives a command for its image, and the
+    command's own commit goes to another branch.
+
+    `move` is the decision about the command (`ask`).
     """
-    if move.decision.verdict in ("error", "refuse"):
+    if move.decision.verdict in ("error", "refuse"):  # the command has no effect
         build_move, _, _ = _decide_alone(base, waiting)
         return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
     result = _meet_ask(base, waiting, ask, move, terms)
@@ -488,17 +517,19 @@ def fates_on_foreign_branch(
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> FatesOnHead:
-    """Return what became of the listed builds on a branch that a person has pushed to.
+    """Return what became of the listed builds on a head branch that a person has pushed to.
 
-    The run does not replace that branch.
+    The run does not replace that branch, so a build waits there as long as the branch's `files`
+    have its version. `subs` are the subscriptions that this run has read, and `decided` has the
+    decisions about its new builds.
     """
     foreign_branch = replace(base, files={**base.files, **files})
-    written = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
+    new_builds = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
     fates: list[BuildFate] = []
     for listed in waiting_list.builds:
-        move = written.get(listed.key)
-        if move is not None:
-            because = f"replaced by {move.decision.candidate.version}"
+        new_build = new_builds.get(listed.key)
+        if new_build is not None:
+            because = f"replaced by {new_build.decision.candidate.version}"
             fates.append(BuildFate(listed, "superseded", because))
             continue
         sub = subs.get(listed.key) or subscription_of(listed, base)
@@ -506,12 +537,12 @@ def fates_on_foreign_branch(
             because = f"{base.branch} now has {listed.version}"
             fates.append(BuildFate(listed, "merged", because))
             continue
-        on_branch = _version_in(foreign_branch, sub)
-        if on_branch == listed.version:
+        version_on_branch = _version_in(foreign_branch, sub)
+        if version_on_branch == listed.version:
             because = f"it is on {waiting_list.head}"
             fates.append(BuildFate(listed, "waits", because, on_foreign_branch=True))
         else:
-            because = f"{waiting_list.head} now has {on_branch or 'nothing'}"
+            because = f"{waiting_list.head} now has {version_on_branch or 'nothing'}"
             fates.append(BuildFate(listed, "dropped", because))
     return FatesOnHead(tuple(fates))
 
@@ -525,13 +556,16 @@ def _version_in(branch: Snapshot, sub: Subscription) -> str:
 
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
-    """Return why the repository's config no longer permits a waiting build, or ""."""
+    """Return why the repository's config no longer permits a waiting build to be written to the
+    branch `head`, or "" if it does.
+    """
     decision = move.decision
+    sub = decision.subscription
     try:
-        kind = resolve(decision.subscription, base)
-        target = target_of(decision.subscription, kind)
-        files, _ = EDITORS[kind].write(base.files, target, decision.candidate)
-        refuse_files(decision.subscription, files, head)
+        kind = resolve(sub, base)
+        target = target_of(sub, kind)
+        changed_files, _ = EDITORS[kind].write(base.files, target, decision.candidate)
+        refuse_files(sub, changed_files, head)
     except NotPermittedError as error:
         return str(error)
     except TaskError:  # the edit raises it again, as the decision's error
@@ -557,7 +591,11 @@ class _MeetingResult:
 def _meet_ask(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> _MeetingResult:
-    """Decide a waiting build together with an ask for the same image, as `TOGETHER` says."""
+    """Decide between a waiting build and an ask for the same image: a new build, or a person's
+    command.
+
+    `move` is the decision about the ask alone. The table `TOGETHER` says which of them wins.
+    """
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
     meeting = if_rollback if waiting.listed.rollback else if_build
@@ -567,29 +605,33 @@ def _meet_ask(
     if build_move is None or meeting == "written_by_ask":
         return _MeetingResult(move, None, fate, because)
 
+    decision = move.decision
     version = waiting.image.version
-    asked = move.decision
-    same_version = asked.candidate.version == version
-    if meeting == "given_up":
+    same_version = decision.candidate.version == version
+    # In these cases, the ask's move replaces the waiting build.
+    if meeting == "given_up":  # a person wants another version
         if same_version:
             return _MeetingResult(move, None, fate, because)
-        return _MeetingResult(move, None, "dropped", asked.because)
+        return _MeetingResult(move, None, "dropped", decision.because)
     if meeting == "replaced_by_ask":
-        return _MeetingResult(move, None, "superseded", f"replaced by {asked.candidate.version}")
-    if meeting == "without_hold":
-        return _MeetingResult(_without_hold(move, build_move, waiting.listed), None, fate, because)
+        replaced_by = f"replaced by {decision.candidate.version}"
+        return _MeetingResult(move, None, "superseded", replaced_by)
+    if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
+        rollback_without_hold = _without_hold(move, build_move, waiting.listed)
+        return _MeetingResult(rollback_without_hold, None, fate, because)
 
-    # In all other cases, the waiting build stays or is deferred. The ask may be refused.
+    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
-    if meeting == "beats_ask":
+    if meeting == "beats_ask":  # the waiting build is newer
         move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
-    elif meeting == "ends_hold_only":
-        verdict = Verdict("refuse", "superseded", f"{asked.because}, but {already_waiting}")
+    elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
+        verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
         released_hold = Remember(waiting.situation.memory, lifted=lifted)
-        move = replace(move, decision=replace(asked, judged=verdict), remember=released_hold)
+        move = replace(move, decision=replace(decision, judged=verdict), remember=released_hold)
+    # of two builds under a hold, only the newer one is remembered
     elif meeting == "newer_deferred" and fate == "deferred" and not same_version:
         newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
@@ -597,15 +639,20 @@ def _meet_ask(
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return an ask's outcome, as in `TOGETHER`, and why it is older than the waiting build ("" if
-    it is not).
+    """Return the outcome of an ask in the words of the table `TOGETHER`, and why its build is older
+    than the waiting one ("" if it is not).
+
+    `move` is the decision about the ask: a new build, or a person's command.
     """
     verb = _verb(ask)
     verdict = move.decision.verdict
     if verb not in ("run", "release"):
-        if verdict in ("error", "refuse") or (verb == "undo" and not move.updates):
+        if verdict in ("error", "refuse"):
             return "nothing", ""
-        return "done" if ask.intent and ask.intent.hold else "no-hold", ""
+        if verb == "undo" and not move.updates:
+            return "nothing", ""
+        sets_hold = ask.intent is not None and ask.intent.hold is not None
+        return "done" if sets_hold else "no-hold", ""
     if not move.updates:
         if verb == "release":
             return "done" if move.remember else "nothing", ""
@@ -617,17 +664,19 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
         return "same", ""
     if terms.allow_downgrade:
         return "newer", ""
-    asked = Written(candidate.tag, candidate.digest, move.build)
-    listed = Written(waiting.image.tag, waiting.image.digest, waiting.build)
+    new_build = Written(candidate.tag, candidate.digest, move.build)
+    waiting_build = Written(waiting.image.tag, waiting.image.digest, waiting.build)
     ancestry = waiting.situation.facts.ancestry
-    why = why_older(asked, listed, waiting.subscription.policy, ancestry)
-    return "older" if why else "newer", why
+    reason = why_older(new_build, waiting_build, waiting.subscription.policy, ancestry)
+    return "older" if reason else "newer", reason
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation with what is remembered after a command.
+    """Return the situation of an image (everything that decisions about it depend on) with the
+    holds that apply after a command.
 
-    A build that a release writes is not part of it: the waiting build is not compared with it here.
+    `move` is the decision about the command (`ask`). If it writes a build, that build is not part
+    of the result: the waiting build is not compared with it here.
     """
     remember = move.remember
     if remember is None:
@@ -636,14 +685,23 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
-    hold = None if remember.lifted else remember.hold or situation.state.hold
-    return replace(situation, memory=memory, state=replace(situation.state, hold=hold))
+    hold_on_app = remember.hold or situation.state.hold
+    if remember.lifted:
+        hold_on_app = None
+    state = replace(situation.state, hold=hold_on_app)
+    return replace(situation, memory=memory, state=state)
 
 
 def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
-    """Return the move of a release that rewrites a waiting rollback without its hold."""
-    was = listed.rollback.was if listed.rollback else ""
-    verdict = Verdict("update", "admitted", f"{release.decision.because}; rolled back from {was}")
+    """Return a move that writes a waiting rollback again, but without its hold.
+
+    `release` is the person's command that ends the hold, and `rollback` writes the rollback with
+    its hold.
+    """
+    replaced_version = listed.rollback.was if listed.rollback else ""
+    verdict = Verdict(
+        "update", "admitted", f"{release.decision.because}; rolled back from {replaced_version}"
+    )
     lifted = release.remember is not None and release.remember.lifted
     memory = rollback.remember.memory if rollback.remember else None
     return replace(
@@ -655,9 +713,11 @@ def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
 
 
 def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide a waiting build on the current base.
+    """Decide a waiting build on the current base branch, as if this run had no new builds.
 
-    Return the move that keeps or defers it (None if it leaves the list), its fate, and the reason.
+    A waiting build is proposed on a head branch (the branch of a pull request), and is not merged
+    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it,
+    and the reason.
     """
     situation = waiting.situation
     on_base = situation.in_git.version
@@ -665,6 +725,7 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         return None, "merged", f"{base.branch} now has {on_base}"
     if waiting.listed.rollback:
         return _decide_rollback_alone(base, waiting)
+
     move = weigh(situation, _offer(waiting))
     if waiting.base_unchanged and move.decision.rule in ("not-newer", "superseded"):
         move = _as_allowed(waiting, move)
@@ -684,65 +745,75 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
 
 
 def _offer(waiting: WaitingBuild) -> Offer:
-    """Return a waiting build as if it were built now."""
+    """Return a waiting build in the form in which the rules judge new builds."""
     pinned = bool(waiting.image.digest and waiting.image.tag)
     return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
 
 def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
-    """Return the move of an older build that a person has allowed, as long as the base is
-    unchanged. If it is refused for another reason, return the refused move.
+    """Return the move for a waiting build that a person allowed although it is older than the
+    base's version. If a rule refuses it for another reason, return `refused`.
 
-    The rules for age and order admit such a build only as a promotion, so it is weighed as one.
+    This is only called while the base is unchanged. The rules for age and order admit such a build
+    only as a promotion, so it is weighed as one.
     """
     terms = replace(waiting.situation.terms, allow_downgrade=True)
-    offer = replace(_offer(waiting), pinned=False, promoted=Promoted("", since=lambda: LONG_AGO))
+    promoted = Promoted("", since=lambda: LONG_AGO)
+    offer = replace(_offer(waiting), pinned=False, promoted=promoted)
     move = weigh(replace(waiting.situation, terms=terms), offer)
     return move if move.decision.verdict in ("update", "defer") else refused
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move that writes a waiting build again, with the image's memory after it.
+    """Return the move that writes a waiting build again, with what is remembered about the image
+    after that.
 
-    The move has the listed digest and source. If a different build is deferred, it stays deferred.
+    The move has the digest and the promotion's source that are in the list.
     """
     image = waiting.image
     memory_before = waiting.situation.memory
     remember = move.remember or Remember()
-    deferred = memory_before.deferred
-    if deferred and alike(deferred, image):  # no longer deferred, because the move writes it
-        deferred = None
-    memory = replace(remember.memory or memory_before, deferred=deferred)
+    still_deferred = memory_before.deferred
+    if still_deferred and alike(still_deferred, image):  # the move writes it
+        still_deferred = None
+    memory = replace(remember.memory or memory_before, deferred=still_deferred)
+
     written = memory.written
     if written and written.version == image.version and not written.digest:
         with_digest = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=with_digest)
-    # without a listed digest, `weigh` may have pinned the tag
-    pinned_by_weigh = waiting.subscription.policy.pin_digest and not image.digest
-    candidate = move.decision.candidate if pinned_by_weigh else image
+
+    candidate = image
+    if waiting.subscription.policy.pin_digest and not image.digest:
+        candidate = move.decision.candidate  # `weigh` may have pinned the tag
     decision = replace(move.decision, candidate=candidate, source=waiting.listed.promoted_from)
     return replace(move, decision=decision, remember=replace(remember, memory=memory))
 
 
 def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide a waiting rollback. It is valid while the base has the version that it replaces."""
+    """Decide a waiting rollback. It stays as long as the base has the version that it replaces.
+
+    Return the same as `_decide_alone`.
+    """
     situation = waiting.situation
     rollback = waiting.listed.rollback
     on_base = situation.in_git.version
-    hold = situation.hold
     if rollback is None or on_base != rollback.was:
-        was = rollback.was if rollback else ""
-        return None, "superseded", f"{base.branch} now has {on_base or 'nothing'}, not {was}"
+        replaced_version = rollback.was if rollback else ""
+        because = f"{base.branch} now has {on_base or 'nothing'}, not {replaced_version}"
+        return None, "superseded", because
+
     because = f"rolled back from {rollback.was}"
-    if hold:
-        because += f"; {hold_text(hold)}"
-    to = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
+    if situation.hold:
+        because += f"; {hold_text(situation.hold)}"
+    decision = situation.decision(waiting.image, Verdict("update", "admitted", because))
+    target = Reading(tag=waiting.image.tag, digest=waiting.image.digest)
     memory = rolled_back(
-        situation.memory, situation.in_git, to, waiting.listed.skipped, rollback.to
+        situation.memory, situation.in_git, target, waiting.listed.skipped, rollback.to
     )
     # the current hold is written with it
-    remember = Remember(memory, hold=None if memory.hold else situation.state.hold)
-    decision = situation.decision(waiting.image, Verdict("update", "admitted", because))
+    hold_on_app = None if memory.hold else situation.state.hold
+    remember = Remember(memory, hold=hold_on_app)
     return Move(decision, waiting.build, remember, rolled_back=True), "waits", because
 
 
@@ -754,22 +825,27 @@ def list_after(
     base: Snapshot,
     now: str,
 ) -> WaitingList:
-    """Return the list after a run: the builds that its commit writes (`done`), and those that could
-    not be decided or written.
+    """Return a head branch's list of waiting builds (proposed there, and not merged yet) after a
+    run.
+
+    It has the builds that the branch's commit writes (`done`), and those that could not be decided
+    or written.
     """
     # A build that left the list is listed again, based on the current base.
-    removed = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
-    old = {listed.key: listed for listed in waiting_list.builds if listed.key not in removed}
-    new: dict[BuildKey, ListedBuild] = {}
+    removed_keys = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
+    remaining = {build.key: build for build in waiting_list.builds if build.key not in removed_keys}
+    new_entries: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
-            old_entry = old.get(key_of_entry(move.subscription))
+            old_entry = remaining.get(key_of_entry(move.subscription))
             new_entry = listed_of(move, old_entry, base, now)
-            new[new_entry.key] = new_entry
+            new_entries[new_entry.key] = new_entry
     undecided_entries = [undecided.list_entry for undecided in of_head.undecided]
     for entry in (*undecided_entries, *unwritten):
-        new.setdefault(entry.key, entry)
-    builds = tuple(sorted(new.values(), key=lambda build: build.key))
+        new_entries.setdefault(entry.key, entry)
+    builds = tuple(sorted(new_entries.values(), key=lambda build: build.key))
+
+    # a build that is proposed again is no longer declined
     listed_again = {build.declined_key for build in builds}
     declined = tuple(build for build in waiting_list.declined if build.key not in listed_again)
     return replace(
@@ -778,21 +854,20 @@ def list_after(
 
 
 def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the list entry for a build that is written to a head branch.
+    """Return the list's entry for a build that this run writes to a head branch.
 
-    If the same build was listed before (`before`), its details are kept.
+    If the same build was already listed (`before`), most details of that entry are kept.
     """
     decision = move.decision
     sub = move.subscription
-    if (  # the same build was listed before
-        before
-        and before.version == decision.candidate.version
-        and bool(before.rollback) == move.rolled_back
-    ):
+    if before and _is_same_build(before, move):
         build = before.build if before.build != Build() else move.build
         proof = str(decision.proof or before.proof)
         return replace(before, build=build, proof=proof, left_out="")
-    memory = move.remember.memory if move.remember and move.remember.memory else Memory()
+
+    memory = Memory()
+    if move.remember and move.remember.memory:
+        memory = move.remember.memory
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
         application=sub.application.key,
@@ -820,9 +895,16 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     )
 
 
+def _is_same_build(listed: ListedBuild, move: Move) -> bool:
+    """Return whether a move writes the listed build, for the same purpose: update or rollback."""
+    same_version = listed.version == move.decision.candidate.version
+    was_rollback = listed.rollback is not None
+    return same_version and was_rollback == move.rolled_back
+
+
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
-    """Return the base's current version and memory of an image. Both are empty if one of them
-    cannot be read.
+    """Return the base's current version of an image, and what its state file remembers about the
+    image. Both are empty if one of them cannot be read.
     """
     try:
         memory = state_of(base, sub).images.get(key_of(sub), Memory())
@@ -835,23 +917,30 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Update a list for changes to its branch and request since the last run.
+    """Return a head branch's list with the consequences of what people did with the branch and its
+    pull request since the last run.
 
     `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
-    request.
+    pull request.
     """
-    known_request = waiting_list.request
-    ended_before = (
-        known_request is not None
-        and request is not None
-        and known_request.number == request.number
-        and known_request.state != "open"
-    )
-    is_closed = request is not None and request.state == "closed"
-    closed_by_person = is_closed and not ended_before and not waiting_list.closing
+    newest_request = request or waiting_list.request
     branch_deleted = absent and waiting_list.arrived
-    if request and closed_by_person:
+    if request and _closed_by_person(request, waiting_list):
         waiting_list = declined_by(waiting_list, request.url)
     elif merged or branch_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
-    return replace(waiting_list, request=request or known_request)
+    return replace(waiting_list, request=newest_request)
+
+
+def _closed_by_person(request: KnownRequest, waiting_list: WaitingList) -> bool:
+    """Return whether a person has closed a pull request since the last run. `waiting_list` has the
+    request as that run saw it.
+    """
+    if request.state != "closed":
+        return False
+    if waiting_list.closing:  # a run wanted to close it
+        return False
+    before = waiting_list.request
+    if before is None or before.number != request.number:  # the last run did not know it
+        return True
+    return before.state == "open"

@@ -209,7 +209,11 @@ def is_list_path(path: str) -> bool:
 
 
 def list_of(files: Files, head: str) -> WaitingList:
-    """Return a head branch's list. Raises `TargetError` if the file is not a valid list."""
+    """Return a head branch's list of waiting builds from the memory branch's files, or an empty
+    list if there is none.
+
+    Raises `TargetError` if the file is not a valid list.
+    """
     file = files.get(list_path(head))
     if file is None:
         return WaitingList(head)
@@ -225,6 +229,7 @@ def list_of(files: Files, head: str) -> WaitingList:
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
+    """Return the error for a head branch's list that is not valid, with the reason `why`."""
     message = f"cannot read the list of builds waiting on {head}: {why}"
     hint = (
         "delete this file from the memory branch; each waiting image will return with its next"
@@ -247,7 +252,18 @@ def read_list(text: str) -> WaitingList:
 
 
 def write_list(waiting_list: WaitingList) -> str:
-    """Return a list as YAML."""
+    """Return a list of waiting builds as YAML. `read_list` reads it."""
+    releases = [{**vars(release), "hold": vars(release.hold)} for release in waiting_list.releases]
+    declined_builds = [
+        {
+            "application": declined.application,
+            "alias": declined.alias,
+            "image": declined.image,
+            "build": _build_words(declined.written),
+            "request": declined.url,
+        }
+        for declined in waiting_list.declined
+    ]
     data: dict[str, object] = {
         "version": VERSION,
         "head": waiting_list.head,
@@ -257,28 +273,19 @@ def write_list(waiting_list: WaitingList) -> str:
         "closing": waiting_list.closing,
         "request": vars(waiting_list.request) if waiting_list.request else {},
         "builds": [_build_data(build) for build in waiting_list.builds],
-        "releases": [
-            vars(release) | {"hold": vars(release.hold)} for release in waiting_list.releases
-        ],
-        "declined": [
-            {
-                "application": declined.application,
-                "alias": declined.alias,
-                "image": declined.image,
-                "build": _build_words(declined.written),
-                "request": declined.url,
-            }
-            for declined in waiting_list.declined
-        ],
+        "releases": releases,
+        "declined": declined_builds,
     }
     return ABOUT + "".join(f"{line}\n" for line in _block_lines(data))
 
 
 def _commit_data(commit: HeadCommit | None) -> Data:
+    """Return a commit as a mapping for the file, or an empty one without a commit."""
     return vars(commit) if commit else {}
 
 
 def _build_words(written: Written | None) -> Data:
+    """Return a written build as a mapping for the file, or an empty one without a build."""
     if written is None:
         return {}
     return {
@@ -290,10 +297,12 @@ def _build_words(written: Written | None) -> Data:
 
 
 def _identity_data(build: Build) -> Data:
+    """Return a build's position in the order of builds as a mapping for the file."""
     return {**vars(build), "sequence": "" if build.sequence is None else str(build.sequence)}
 
 
 def _build_data(listed: ListedBuild) -> Data:
+    """Return a waiting build as a mapping for the file. `_listed_build` reads it."""
     base = {
         "tag": listed.base.tag,
         "digest": listed.base.digest,
@@ -335,29 +344,37 @@ KEY_NAMES = {
 
 
 def _keys_data(keys: Keys) -> Data:
+    """Return the keys of a write-back target as a mapping for the file, by their names there."""
     return {name: getattr(keys, field_name) for name, field_name in KEY_NAMES.items()}
 
 
 def _block_lines(data: Data) -> list[str]:
-    """Return the data as YAML block lines, without empty values."""
+    """Return the data as lines of YAML in block style. Empty values are left out."""
     lines: list[str] = []
     for key, value in data.items():
         if isinstance(value, Mapping):
-            value_lines = _block_lines(value)
-            if value_lines:
-                lines += [f"{key}:", *(f"  {line}" for line in value_lines)]
+            nested_lines = _block_lines(value)
+            if nested_lines:
+                lines.append(f"{key}:")
+                lines += [f"  {line}" for line in nested_lines]
         elif isinstance(value, list):
             if value:
                 lines.append(f"{key}:")
             for item in value:
-                if isinstance(item, Mapping):
-                    first, *others = _block_lines(item)
-                    lines += [f"- {first}", *(f"  {line}" for line in others)]
-                else:
-                    lines.append(f"- {_quoted_word(str(item))}")
+                lines += _item_lines(item)
         elif value:
             lines.append(f"{key}: {_quoted_word(str(value))}")
     return lines
+
+
+def _item_lines(item: object) -> list[str]:
+    """Return the lines of one item of a list: `- ` before the first one, and the others indented by
+    as much.
+    """
+    if not isinstance(item, Mapping):
+        return [f"- {_quoted_word(str(item))}"]
+    first_line, *other_lines = _block_lines(item)
+    return [f"- {first_line}", *(f"  {line}" for line in other_lines)]
 
 
 def _quoted_word(text: str) -> str:
@@ -366,20 +383,24 @@ def _quoted_word(text: str) -> str:
 
 
 def _plain_value(node: Node, depth: int) -> object:
-    """Return a node's string, list, or mapping. Raises `Malformed` for all other YAML features.
+    """Return the string, list, or mapping that a YAML node stands for. Raises `Malformed` for all
+    other YAML features, and for values that are too large.
 
     `depth` is the number of nodes around it.
     """
     if depth > DEEPEST or node.anchor or node.tag or node.kind == "alias":
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
+
     if node.kind == "scalar":
         if len(node.value) > LONGEST_WORD:
             raise Malformed(f"a value has more than {LONGEST_WORD} characters")
         return "" if node.null else node.value
+
     if node.kind == "sequence":
         # one item too many is enough for the error about it
         children = node.children[: MOST_BUILDS + 1]
         return [_plain_value(child, depth + 1) for child in children]
+
     values: dict[str, object] = {}
     for key, value in pairs(node):
         if key.kind != "scalar" or key.value in values:
@@ -452,7 +473,9 @@ _STATE = "open|merged|closed|gone"
 
 
 def _whole_list(data: object) -> WaitingList:
-    """Return the list from the file's plain values. Raises `Malformed`."""
+    """Return the list of waiting builds from the file's plain values. Raises `Malformed` for a
+    missing, unknown, or unexpected value.
+    """
     fields = _FieldsOf.of("the list", data)
     fields.needed("version", VERSION)
     head = fields.needed("head")
@@ -469,14 +492,18 @@ def _whole_list(data: object) -> WaitingList:
         closing=fields.word("closing"),
     )
     fields.end()
-    if len({build.key for build in waiting_list.builds}) != len(waiting_list.builds):
+
+    entries = {build.key for build in waiting_list.builds}
+    if len(entries) != len(waiting_list.builds):
         raise Malformed("two builds are for the same entry")
-    if len({release.key for release in waiting_list.releases}) != len(waiting_list.releases):
+    holds = {release.key for release in waiting_list.releases}
+    if len(holds) != len(waiting_list.releases):
         raise Malformed("two releases are for the same hold")
     return waiting_list
 
 
 def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
+    """Return our commit on the head branch, or None if the mapping is empty."""
     if not fields.data:
         return None
     commit = HeadCommit(fields.needed("tree", _OID), fields.word("parent", _OID))
@@ -485,6 +512,7 @@ def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
 
 
 def _request(fields: _FieldsOf) -> KnownRequest:
+    """Return the head branch's pull request, as the last run saw it."""
     request = KnownRequest(
         fields.needed("number", "[0-9]{1,20}"),
         fields.word("url"),
@@ -495,6 +523,7 @@ def _request(fields: _FieldsOf) -> KnownRequest:
 
 
 def _identity_of_build(fields: _FieldsOf) -> Build:
+    """Return a build's position in the order of builds. The caller checks for unknown fields."""
     number = fields.word("sequence", "[0-9]{1,20}")
     return Build(
         sequence=int(number) if number else None,
@@ -506,6 +535,7 @@ def _identity_of_build(fields: _FieldsOf) -> Build:
 
 
 def _written_build(fields: _FieldsOf) -> Written:
+    """Return a build that was written: its version, and its position in the order of builds."""
     tag = fields.word("tag")
     digest = fields.word("digest")
     image_digest = fields.word("imageDigest")
@@ -515,6 +545,7 @@ def _written_build(fields: _FieldsOf) -> Written:
 
 
 def _declined(data: object) -> DeclinedBuild:
+    """Return a build that a person has declined by closing its pull request."""
     fields = _FieldsOf.of("a declined build", data)
     declined = DeclinedBuild(
         application=fields.needed("application", _APPLICATION),
@@ -528,6 +559,10 @@ def _declined(data: object) -> DeclinedBuild:
 
 
 def _listed_build(data: object) -> ListedBuild:
+    """Return a waiting build from its mapping in the file. Raises `Malformed`.
+
+    Each field is read once, so that `end` finds the unknown ones.
+    """
     fields = _FieldsOf.of("a build", data)
     target = fields.part("target")
     source = fields.part("source")
@@ -562,18 +597,24 @@ def _listed_build(data: object) -> ListedBuild:
     )
     for part in (fields, target, source, keys, identity):
         part.end()
+    _refuse_invalid_version(listed)
+    return listed
+
+
+def _refuse_invalid_version(listed: ListedBuild) -> None:
+    """Raise `Malformed` if the tag or the digest is invalid, or if both are missing."""
     reference = listed.image
     if listed.tag:
         reference += f":{listed.tag}"
     if listed.digest:
         reference += f"@{listed.digest}"
-    parse_image(reference)  # raises `Malformed` if the tag or the digest is invalid
+    parse_image(reference)
     if not listed.tag and not listed.digest:
         raise Malformed("a build has neither a tag nor a digest")
-    return listed
 
 
 def _release(data: object) -> ListedRelease:
+    """Return a release (a hold that a person has ended) from its mapping in the file."""
     fields = _FieldsOf.of("a release", data)
     hold = fields.part("hold")
     release = ListedRelease(
@@ -595,6 +636,7 @@ def _release(data: object) -> ListedRelease:
 
 
 def _base(fields: _FieldsOf) -> BaseThen:
+    """Return the state that the base branch had when a build was listed."""
     written = fields.part("written")
     base = BaseThen(
         tag=fields.word("tag"),
@@ -607,6 +649,7 @@ def _base(fields: _FieldsOf) -> BaseThen:
 
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
+    """Return a rollback: its target, and the version that it replaces."""
     to = fields.word("to")
     tag = fields.word("tag")
     rollback = Meant(to, tag, fields.word("digest"), fields.word("was"))
@@ -615,6 +658,7 @@ def _meant_rollback(fields: _FieldsOf) -> Meant:
 
 
 def _item(value: object) -> str:
+    """Return an item of a list of strings. Raises `Malformed` if it is empty or not a string."""
     if not isinstance(value, str) or not value:
         raise Malformed("an item is not a string")
     return value
@@ -630,17 +674,16 @@ def _inside_repository(path: str) -> str:
 
 
 def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
-    """Return the list after a person has closed its request: all waiting builds are declined."""
-    newly_declined = {
-        build.declined_key: DeclinedBuild(
-            build.application,
-            build.alias,
-            build.image,
-            Written(build.tag, build.digest, build.build),
-            url,
+    """Return the list after a person has closed its pull request: all waiting builds are declined.
+
+    `url` is that of the request. Only the newest declined builds are remembered.
+    """
+    newly_declined: dict[tuple[str, str, str], DeclinedBuild] = {}
+    for build in waiting_list.builds:
+        written = Written(build.tag, build.digest, build.build)
+        newly_declined[build.declined_key] = DeclinedBuild(
+            build.application, build.alias, build.image, written, url
         )
-        for build in waiting_list.builds
-    }
     others = [build for build in waiting_list.declined if build.key not in newly_declined]
-    newest_declined = (*others, *newly_declined.values())[-MOST_BUILDS:]
-    return replace(waiting_list, builds=(), releases=(), declined=newest_declined)
+    all_declined = (*others, *newly_declined.values())
+    return replace(waiting_list, builds=(), releases=(), declined=all_declined[-MOST_BUILDS:])

@@ -15,8 +15,9 @@ from itertools import chain
 from task import DOCS
 from task.deciding.cautions import file_cautions
 from task.deciding.decide import Identity, decide, failed_asks, places
-from task.deciding.job import Job, Outcome, failed, landed_applications
+from task.deciding.job import Job, Move, Outcome, failed, landed_applications
 from task.deciding.verify import hindered, signed_for_argo
+from task.deciding.weigh import Facts
 from task.errors import ContendedError, Outpaced, RepositoryError, TaskError, Trouble
 from task.git.names import PREFIX, is_branch_name
 from task.landing.before_deciding import (
@@ -47,7 +48,7 @@ from task.landing.ports import Batch, World
 from task.landing.pull_request import already_proposed, propose, withdraw
 from task.landing.states import deferred_until_landed, memory_files_after
 from task.landing.together import decide_together
-from task.landing.waiting_builds import BuildFate, FatesOnHead
+from task.landing.waiting_builds import BuildFate
 from task.landing.waiting_list import WaitingList
 from task.model import (
     Commit,
@@ -87,9 +88,11 @@ class Delivery:
 
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
-    """Read, decide, edit, and push until everything has landed or the deadline is over.
+    """Read the branch, decide, edit, and push. If someone else pushes first, do all of it again,
+    until everything has landed or the deadline is over.
 
-    Errors become decisions.
+    A batch has the asks for one base branch of one repository. An ask is one image of an
+    Application, with the builds that this run offers for it. Errors become decisions.
     """
     done = Outcome()
     contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -109,26 +112,29 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
             stopped = _stopped_by_an_error(delivery)
             if stopped:
                 return done.plus(stopped)
+
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
             pass  # another run wrote the memory branch, so nothing landed: retry all asks
         else:
             retried = lander.retried
-            without_commit = [
+            settled_decisions = [
                 decision
                 for decision in lander.without_commit
                 if decision.subscription.identity not in retried
             ]
             done = done.plus(lander.outcome())
-            done = done.plus(_outcome_without_commit(without_commit, snapshot, job))
+            done = done.plus(_outcome_without_commit(settled_decisions, snapshot, job))
             batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in retried))
+
         if batch.asks:
+            repo = without_login(batch.asks[0].subscription.repo)
             number = contention.attempts + 1
             try:
                 contention.pause(
-                    f"{without_login(batch.asks[0].subscription.repo)}: {batch.base} has"
-                    f" moved; reevaluating at its new tip (attempt {number})"
+                    f"{repo}: {batch.base} has moved; reevaluating at its new tip"
+                    f" (attempt {number})"
                 )
             except ContendedError as error:
                 return done.plus(failed_asks(batch.asks, error, job.terms))
@@ -136,48 +142,56 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 
 def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
-    """Return the base's files that the asks and the waiting builds need, with the files on its
-    memory branch. `heads` are fetched at the same time.
+    """Return the files at the base branch's tip that are needed to decide the asks and the waiting
+    builds, together with the files on its memory branch.
+
+    `heads` are fetched at the same time.
     """
-    places_of_asks = (place for ask in batch.asks for place in places(ask))
     repo = batch.asks[0].subscription.repo
-    of_lists = partial(places_of_lists, repo=repo, branch=batch.base)
+    places_of_asks = chain.from_iterable(map(places, batch.asks))
+    places_of_waiting_builds = partial(places_of_lists, repo=repo, branch=batch.base)
     snapshot = batch.repository.snapshot(
         batch.base,
         chain(CONFIG, places_of_asks),
         heads,
         default=CONFIG,
-        besides=of_lists,
+        besides=places_of_waiting_builds,
     )
+
     snapshot = with_own_memory_branch(snapshot, batch.repository)
     if snapshot.prefix == PREFIX:
         return snapshot
     # the config names another memory branch, so the waiting builds are only known now
-    return with_more(snapshot, of_lists(snapshot.memory_files), batch.repository)
+    more_places = places_of_waiting_builds(snapshot.memory_files)
+    return with_more(snapshot, more_places, batch.repository)
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """Return what `--atomic` does instead of writing if a decision is an error, else None."""
+    """Return the outcome that `--atomic` has instead of writing anything, because one of the
+    decisions is an error. Return None if there is no error.
+    """
     errors = [decision for decision in delivery.without_commit if decision.verdict == "error"]
     if not errors:
         return None
     verdict = not_written(errors[0])
-    stopped = [
-        replace(decision, judged=verdict)
-        for prepared in delivery.commits
-        for decision in prepared.decisions
-    ]
-    return Outcome((*delivery.without_commit, *stopped))
+    decisions = list(delivery.without_commit)
+    for prepared in delivery.commits:
+        decisions += [replace(decision, judged=verdict) for decision in prepared.decisions]
+    return Outcome(tuple(decisions))
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return the asks' head branches, if their names are known before the config is read."""
+    """Return the head branches that the asks' commits will go to, as far as their names are known
+    before the repository's config is read.
+
+    They are fetched together with the base branch.
+    """
     subs = [ask.subscription for ask in batch.asks]
-    names = [
-        sub.head_template
-        for sub in subs
-        if is_branch_name(sub.head_template) and "{{" not in sub.head_template
-    ]
+    names: list[str] = []
+    for sub in subs:
+        name = sub.head_template  # the branch in the annotation `git-branch`
+        if is_branch_name(name) and "{{" not in name:
+            names.append(name)
     names += [
         request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template
     ]
@@ -192,73 +206,83 @@ def prepare(
     job: Job,
     world: World,
 ) -> Delivery:
-    """Return the commits for this snapshot, and the decisions that don't need a commit.
+    """Decide everything on this snapshot of the base branch, without writing anything.
 
-    The repository's config is already applied to the asks, the snapshot, and the job's wording.
+    Return the commits to make, and the decisions that don't need a commit. The repository's own
+    config has already been applied to `batch`, `snapshot`, and `job`.
     """
-    by_hand = job.intent is not None
+    # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
-    moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+    moves = _decided_moves(batch, snapshot, job, facts)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
+
+    # 2. Decide again without the holds of rollbacks that were declined or merged.
+    memory_files_as_read = snapshot.memory_files
     decided = list(zip(batch.asks, moves, strict=True))
-    memory_files = snapshot.memory_files
     valid_memory_files, rollback_problems = without_finished_rollbacks(
         heads.values(), snapshot, decided
     )
-    if valid_memory_files != memory_files:
-        # Some rollbacks were declined or merged, so their holds no longer apply: decide again.
+    if valid_memory_files != memory_files_as_read:
         snapshot = replace(snapshot, memory_files=valid_memory_files)
         facts = gather(snapshot, batch.asks)
-        new_moves = name_heads(decide(snapshot, batch.asks, job.terms, facts), by_hand=by_hand)
+        new_moves = _decided_moves(batch, snapshot, job, facts)
         # Moves stay errors if no request can be opened for them, or if their list cannot be read.
         moves = [
             old_move if old_move.decision.verdict == "error" else new_move
             for old_move, new_move in zip(moves, new_moves, strict=True)
         ]
+
+    # 3. Decide about the builds that are already waiting on the head branches.
+    checks = last_checks(job, world)
     with contention.clock_paused():  # while proofs are verified
-        together = decide_together(
-            batch,
-            snapshot,
-            heads,
-            moves,
-            facts,
-            gather,
-            job,
-            world,
-            last_checks(job, world),
-        )
+        together = decide_together(batch, snapshot, heads, moves, facts, gather, job, world, checks)
     snapshot = together.base
     head_fates = together.head_fates
+
+    # 4. Edit the files.
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
+
     problems = [
         *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
-        *_strange_files(memory_files),
+        *_strange_files(memory_files_as_read),
         *rollback_problems,
-        *(problem for of_head in head_fates.values() for problem in of_head.problems),
-        *hindered(moves, lambda sub: world.hindrance(sub, job.terms.now)),
     ]
+    waiting_rows = _merged_rows(heads, snapshot.branch)
+    for name, of_head in head_fates.items():
+        problems += of_head.problems
+        waiting_rows += of_head.rows(name)
+    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    only_remembered = frozenset(
+        move.subscription.identity
+        for move in moves
+        if move.remember and move.decision.head != snapshot.branch
+    )
     return Delivery(
         # as it was read, because `MemoryBranchWriter` compares the new files with it
-        base=replace(snapshot, memory_files=memory_files),
+        base=replace(snapshot, memory_files=memory_files_as_read),
         heads=heads,
         commits=tuple(commits),
         without_commit=tuple(without_commit),
         lists=Lists.after(heads, prepared, head_fates, snapshot, job.terms.now),
-        waiting_rows=(*_merged_rows(heads, snapshot.branch), *_waiting_rows(head_fates)),
+        waiting_rows=tuple(waiting_rows),
         problems=tuple(problems),
         memory_files=memory_files_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        only_remembered=frozenset(
-            move.subscription.identity
-            for move in moves
-            if move.remember and move.decision.head != snapshot.branch
-        ),
+        only_remembered=only_remembered,
     )
+
+
+def _decided_moves(batch: Batch, snapshot: Snapshot, job: Job, facts: Facts) -> list[Move]:
+    """Return the decision about each ask on the base branch, with the name of the head branch that
+    its commit goes to.
+    """
+    moves = decide(snapshot, batch.asks, job.terms, facts)
+    return name_heads(moves, by_hand=job.intent is not None)
 
 
 def _strange_files(memory_files: Files) -> list[Problem]:
@@ -277,12 +301,11 @@ def _strange_files(memory_files: Files) -> list[Problem]:
     ]
 
 
-def _waiting_rows(head_fates: Mapping[str, FatesOnHead]) -> list[HeadBuildRow]:
-    return [row for name, of_head in head_fates.items() for row in of_head.rows(name)]
-
-
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
-    """Return rows for merged builds. The base may have changed since the merge."""
+    """Return the report's rows for the builds that were merged since the last run.
+
+    The base may have changed since the merge, so it does not always have these versions.
+    """
     return [
         BuildFate(build, "merged", f"{name} was merged into {base}").row(name)
         for name, head in heads.items()
@@ -293,12 +316,12 @@ def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRo
 def land_delivery(
     delivery: Delivery, batch: Batch, attempt: int, job: Job, world: World
 ) -> DeliveryLander:
-    """Land a delivery, and return the result.
+    """Push a delivery's commits, and return the object that knows the result.
 
     Raises `Outpaced` if someone else pushed first and no commit has landed.
 
-    The memory branch is written before the base's commits, or in one push with a head branch.
-    Finally, requests without waiting builds are closed.
+    The memory branch (holds, and the lists of waiting builds) is written before the base's commits,
+    or in one push with a head branch. Finally, requests without waiting builds are closed.
     """
     lander = DeliveryLander(delivery, batch, attempt, job, world)
     lander.remember_first()
@@ -344,31 +367,34 @@ class DeliveryLander:
     memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
-        base = self.delivery.base
         delivery = self.delivery
-        to_base = any(prepared.changeset.head == base.branch for prepared in delivery.commits)
-        before_commits = delivery.memory_files
-        if to_base:
+        base = delivery.base
+        files_before_commits = delivery.memory_files
+        writes_to_base = any(
+            prepared.changeset.head == base.branch for prepared in delivery.commits
+        )
+        if writes_to_base:
             # a deferred build is only forgotten once its commit has landed
-            before_commits = deferred_until_landed(base.memory_files, before_commits)
+            files_before_commits = deferred_until_landed(base.memory_files, files_before_commits)
         self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
-        self.memory_branch.wanted = delivery.lists.without_commits(before_commits)
+        self.memory_branch.wanted = delivery.lists.without_commits(files_before_commits)
 
     def remember_first(self) -> None:
-        """Write the memory branch before the commits, unless each commit is for a head branch and
-        the server accepts both branches in one push.
+        """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        Raises `Outpaced` if another run has written it.
+        This is not needed if each commit goes to a head branch and the server accepts both branches
+        in one push. Raises `Outpaced` if another run has written the memory branch.
         """
-        heads = [prepared.changeset.head for prepared in self.delivery.commits]
-        only_heads = bool(heads) and self.delivery.base.branch not in heads
-        in_one_push = only_heads and self.batch.repository.atomic
+        branches = [prepared.changeset.head for prepared in self.delivery.commits]
+        base = self.delivery.base.branch
+        only_head_branches = bool(branches) and base not in branches
+        in_one_push = only_head_branches and self.batch.repository.atomic
         if not in_one_push:
             self._write_memory_branch()
 
     def remember_rest(self) -> None:
-        """Write the lists that have changed since, and remove builds that have landed on the base
-        from the memory branch.
+        """Write to the memory branch what is only known after the commits: the changed lists, and
+        which deferred builds have landed on the base and can be forgotten.
         """
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
@@ -386,14 +412,14 @@ class DeliveryLander:
 
     @property
     def retried(self) -> set[Identity]:
-        """The asks to retry, because someone else pushed first."""
+        """The asks to decide and write again, because someone else pushed first."""
         delivery = self.delivery
-        decisions = list(delivery.without_commit)
+        all_decisions = list(delivery.without_commit)
         for prepared in delivery.commits:
-            decisions += prepared.decisions
+            all_decisions += prepared.decisions
         retried = {
             decision.subscription.identity
-            for decision in decisions
+            for decision in all_decisions
             if decision.head in self.outpaced
         }
         if self.memory_outpaced:
@@ -404,17 +430,17 @@ class DeliveryLander:
     def without_commit(self) -> list[Decision]:
         """The decisions that didn't need a commit.
 
-        If the memory branch could not be written, those stored only there are errors.
+        A hold or a deferred build may be stored only on the memory branch. If that branch could not
+        be written, such a decision is an error.
         """
         error = self.memory_error
-        return [
-            (
-                failed(decision, error)
-                if error and decision.subscription.identity in self.delivery.only_remembered
-                else decision
-            )
-            for decision in self.delivery.without_commit
-        ]
+        if error is None:
+            return list(self.delivery.without_commit)
+        decisions = []
+        for decision in self.delivery.without_commit:
+            is_lost = decision.subscription.identity in self.delivery.only_remembered
+            decisions.append(failed(decision, error) if is_lost else decision)
+        return decisions
 
     def _write_memory_branch(self) -> None:
         """Write the memory branch, or store the error. Raises `Outpaced`."""
@@ -424,23 +450,24 @@ class DeliveryLander:
             self.memory_error = error
 
     def commit(self, prepared: PreparedCommit) -> None:
-        """Land one commit with its list and its request, or predict it for `plan`.
+        """Push one commit, with its pull request if it goes to a head branch. For `plan`, only
+        predict the commit.
 
-        Failures are part of the outcome.
+        Failures become part of the outcome.
         """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
-        name = prepared.changeset.head
-        head = self.delivery.heads.get(name)
+        branch = prepared.changeset.head
+        head = self.delivery.heads.get(branch)
         try:
             outcome = self._land_on_head(prepared, head) if head else self._land_on_base(prepared)
         except Outpaced:
-            self.outpaced.add(name)
+            self.outpaced.add(branch)
             return
         except TaskError as error:
             outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
         if any(decision.verdict == "error" for decision in outcome.decisions):
-            self.failed.add(name)
+            self.failed.add(branch)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
     def _land_on_base(self, prepared: PreparedCommit) -> Outcome:
@@ -451,33 +478,40 @@ class DeliveryLander:
         return self._outcome_of(prepared, landed_commit, self.delivery.base.files)
 
     def _land_on_head(self, prepared: PreparedCommit, head: HeadBranch) -> Outcome:
-        """Land a commit on a head branch, with its list and its request."""
+        """Push a commit to a head branch, with the list of the builds that wait there, and open or
+        update its pull request.
+
+        Nothing is pushed if the open request already proposes the same. Raises `TaskError`.
+        """
         job = self.job
         change = prepared.changeset
         lists = self.delivery.lists
-        self._log_foreign_commit(head)
         waiting_list = lists.of(change.head)
-        proposed = already_proposed(prepared, head, waiting_list, job, self.world)
-        if proposed:
+        self._log_foreign_commit(head)
+
+        already_done = already_proposed(prepared, head, waiting_list, job, self.world)
+        if already_done:
             if lists.news(waiting_list):
                 self.memory_branch.put(waiting_list)
-            return proposed
+            return already_done
+
         landed_commit = self.batch.repository.predict(change)
         if not job.dry:
             if self.memory_error:
                 raise self.memory_error
-            moved = lists.moved_to(change.head)
+            moved_lists = lists.moved_to(change.head)
             landed_commit = self.memory_branch.land_with_list(
-                change, waiting_list, landed_commit, head, moved
+                change, waiting_list, landed_commit, head, moved_lists
             )
+
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
-        if head.request:
-            return propose(prepared, head.request, outcome, waiting_list, job, self.world)
-        return outcome
+        if head.request is None:
+            return outcome
+        return propose(prepared, head.request, outcome, waiting_list, job, self.world)
 
     def _log_foreign_commit(self, head: HeadBranch) -> None:
-        """If the branch is someone else's, log whose commit stays on it."""
+        """If someone else has pushed to the head branch, log which commit of theirs stays there."""
         if head.ours or head.branch is None:
             return
         subject = printable(head.branch.message.partition("\n")[0])
@@ -487,22 +521,42 @@ class DeliveryLander:
     def _outcome_of(
         self, prepared: PreparedCommit, landed_commit: LandedCommit, files_before: Files
     ) -> Outcome:
-        """Return a commit's outcome, for `plan` with the difference to the files before it."""
-        diff = unified_diff(files_before, prepared.changeset.files) if self.job.dry else None
-        return _outcome_of(prepared, landed_commit, self.attempt, diff)
+        """Return the outcome of pushing a commit: its decisions, the commit for the report, and the
+        Applications whose image is now in Git. For `plan`, add the difference to `files_before`.
+
+        If the head branch already had this commit, nothing was pushed, and its updates are reported
+        as unchanged.
+        """
+        change = prepared.changeset
+        landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
+        if not landed_commit.pushed:
+            same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
+            return Outcome(prepared.with_updates_as(same), (), landed)
+        commit = replace(
+            prepared.reported(landed_commit.commit),
+            tree=landed_commit.tree,
+            files=tuple(sorted(change.files)),
+            attempts=self.attempt,
+            diff=unified_diff(files_before, change.files) if self.job.dry else None,
+            through=landed_commit.through,
+        )
+        return Outcome(prepared.decisions, (commit,), landed)
 
     def close(self) -> None:
-        """Close the requests of head branches with no waiting builds, and delete the branches."""
+        """Close the pull requests of head branches where no builds are waiting anymore, and delete
+        these branches.
+        """
         if self.job.dry or self.memory_error:
             return
         any_closed = False
         for name, reason in self.delivery.lists.closing.items():
             head = self.delivery.heads[name]
-            if head.instead in self.outpaced | self.failed:  # its builds have not moved there yet
-                continue
+            successor = head.instead  # the branch that its builds have moved to, or ""
+            if successor in self.outpaced or successor in self.failed:
+                continue  # they have not arrived there
             because = reason
-            if head.instead:
-                page = self._pages().get(head.instead) or "No request"
+            if successor:
+                page = self._pages().get(successor) or "No request"
                 because = f"{reason}. {page} proposes the waiting builds"
             try:
                 is_closed = withdraw(because, head.request, self.world)
@@ -513,12 +567,16 @@ class DeliveryLander:
                 self.outpaced.add(name)
             except TaskError as error:
                 self.world.log("warning", f"{name} was not deleted: {error.message}")
+
         if any_closed and not self.outpaced:
             with suppress(Outpaced):  # the next run will do it
                 self._write_memory_branch()
 
     def _list_after_closing(self, head: HeadBranch) -> WaitingList:
-        """Delete a head branch, and return its list without builds."""
+        """Delete a head branch, and return its list without builds.
+
+        Builds that people have declined stay recorded, so that they are not proposed again.
+        """
         waiting_list = WaitingList(head.name, declined=head.waiting_list.declined)
         if self._deleted(head):
             return waiting_list
@@ -540,23 +598,26 @@ class DeliveryLander:
         return True
 
     def _pages(self) -> dict[str, str]:
-        """Return the requests' URLs, by head branch."""
-        pages = {
-            commit.head: commit.pull_request for commit in self.done.commits if commit.pull_request
-        }
+        """Return the URL of each head branch's pull request, by the branch's name."""
+        pages: dict[str, str] = {}
+        for commit in self.done.commits:
+            if commit.pull_request:
+                pages[commit.head] = commit.pull_request
         for name, head in self.delivery.heads.items():
             if head.newest_request:
                 pages.setdefault(name, head.newest_request.url)
         return pages
 
     def outcome(self) -> Outcome:
-        """Return the result of landing, and what became of the waiting builds."""
+        """Return what has landed, what became of the waiting builds, and the warnings."""
         done = self.done
-        pages = self._pages()
         memory_commit = self.memory_branch.commit
+        # a commit on a head branch changes the list there, which says nothing new
         is_worth_reporting = self.memory_branch.remembers or not done.commits
         if memory_commit and is_worth_reporting:
             done = done.plus(Outcome(commits=(memory_commit,)))
+
+        pages = self._pages()
         rows = [
             replace(row, pull_request=pages.get(row.head, ""))
             for row in self.delivery.waiting_rows
@@ -567,12 +628,14 @@ class DeliveryLander:
         return done.plus(Outcome(waiting=tuple(rows), cautions=problems))
 
     def _outpaced_without_asks(self) -> set[str]:
-        """Return the head branches where another run pushed first, and that no ask retries."""
-        asked = {ask.key for ask in self.batch.asks}
+        """Return the head branches where another run pushed first, and that this run does not try
+        again because it has no new builds for them.
+        """
+        keys_of_asks = {ask.key for ask in self.batch.asks}
         without_asks = set()
         for prepared in self.delivery.commits:
             identities = {decision.subscription.identity for decision in prepared.decisions}
-            if identities.isdisjoint(asked):
+            if identities.isdisjoint(keys_of_asks):
                 without_asks.add(prepared.changeset.head)
         return without_asks & self.outpaced
 
@@ -587,31 +650,6 @@ def _overtaken_head(name: str) -> Problem:
     return Problem(Trouble.warning("target", message, hint))
 
 
-def _outcome_of(
-    prepared: PreparedCommit,
-    landed_commit: LandedCommit,
-    attempt: int,
-    diff: str | None,
-) -> Outcome:
-    """Return a commit's outcome. If the head branch already had it, there is no new commit."""
-    change = prepared.changeset
-    landed = landed_applications(prepared.decisions, change.repo, landed_commit.commit)
-    if not landed_commit.pushed:
-        same = Verdict("unchanged", "same", f"the branch {change.head} already has this commit")
-        return Outcome(prepared.with_updates_as(same), (), landed)
-    commit = prepared.reported(landed_commit.commit)
-    files = tuple(sorted(prepared.changeset.files))
-    commit = replace(
-        commit,
-        tree=landed_commit.tree,
-        files=files,
-        attempts=attempt,
-        diff=diff,
-        through=landed_commit.through,
-    )
-    return Outcome(prepared.decisions, (commit,), landed)
-
-
 def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
     """Return the outcome of decisions that don't need a commit.
 
@@ -622,46 +660,47 @@ def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, j
         for decision in decisions
         if decision.verdict == "unchanged" and decision.head == decision.branch
     ]
-    cautions = tuple(
-        caution
-        for decision in on_base
-        if decision.kind
-        for caution in file_cautions(
-            snapshot.files,
-            decision.subscription,
-            decision.kind,
-            decision.candidate,
-            job.terms,
-        )
-    )
-    earlier = () if job.dry else _of_earlier_run(on_base, snapshot)
+    warnings: list[Problem] = []
+    for decision in on_base:
+        if decision.kind:
+            warnings += file_cautions(
+                snapshot.files,
+                decision.subscription,
+                decision.kind,
+                decision.candidate,
+                job.terms,
+            )
     return Outcome(
-        tuple(decisions),
-        (),
-        landed_applications(on_base, snapshot.repo, snapshot.tip),
-        cautions,
-        earlier,
+        decisions=tuple(decisions),
+        landed=landed_applications(on_base, snapshot.repo, snapshot.tip),
+        cautions=tuple(warnings),
+        earlier=() if job.dry else _of_earlier_run(on_base, snapshot),
     )
 
 
 def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
-    """Return the branch's newest commit if, by its trailers, an earlier run wrote one of these
-    builds in it.
+    """Return the branch's newest commit if an earlier run has written one of these builds in it.
+
+    Our commit messages end with trailers, such as `Image: ghcr.io/acme/web:1.5.0` and
+    `Application: argocd/web`.
     """
     _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
     trailers = set(last_paragraph.splitlines())
     # another Application's target may also have the digest
     trailers |= {line.partition("@")[0] for line in trailers}
+
     apps = set()
     for decision in on_base:
+        sub = decision.subscription
         tag = decision.candidate.tag
         digest = "" if tag else decision.candidate.digest
-        image = replace(decision.subscription.entry.image, tag=tag, digest=digest)
-        app = decision.subscription.application.key
+        image = replace(sub.entry.image, tag=tag, digest=digest)
+        app = sub.application.key
         if f"Image: {image.reference}" in trailers and f"Application: {app}" in trailers:
             apps.add(app)
     if not apps:
         return ()
+
     branch = snapshot.branch
     commit = Commit(
         snapshot.repo,

@@ -58,24 +58,28 @@ class Discovered:
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
-    """Sort out the relevant manifests, with each Application once.
+    """Pick from these manifests the Applications and HelmReleases that a run may update. Each
+    Application is used once.
 
-    A manifest that cannot be read becomes a warning.
+    The narrowing options in `scope` exclude some of them. A manifest that cannot be read becomes a
+    warning.
     """
     sorter = _Sorter(scope, locate)
     for manifest in manifests:
         sorter.add(manifest)
     apps, wrong_updaters = _with_updaters(sorter, scope)
+    releases = sorter.releases.values()
+
     annotated = [app for app in apps if app.annotations]
     within = [app for app in annotated if considered(app, scope.narrow)]
-    releases = sorter.releases.values()
+    outside = [app for app in annotated if not considered(app, scope.narrow)]
     return Discovered(
         applications=tuple(within),
         helm_releases=tuple(
             release for release in releases if considered(release.application, scope.narrow)
         ),
         problems=(*sorter.problems, *_namesake_warning(sorter.namesakes), *wrong_updaters),
-        outside=tuple(app for app in annotated if not considered(app, scope.narrow)),
+        outside=tuple(outside),
         generated_by=tuple(sorter.generated_by),
         templates=tuple(app for app in sorter.templates if considered(app, scope.narrow)),
         read=len(apps) + len(releases),
@@ -100,7 +104,7 @@ class _Sorter:
         self.problems: list[Problem] = []
 
     def add(self, manifest: Found) -> None:
-        """Store a manifest."""
+        """Store a manifest by its kind. Kinds that are of no interest are ignored."""
         kind = manifest.item.get("kind")
         if manifest.trouble:
             self.problems.append(
@@ -118,7 +122,10 @@ class _Sorter:
                 self.releases.setdefault(release.application.key, release)
 
     def _add_application(self, manifest: Found) -> None:
-        """Store an Application, unless its name is already taken by a more precise manifest."""
+        """Store an Application, unless its name is already taken by a more precise manifest.
+
+        An Application's own manifest is more precise than one that an ApplicationSet generates.
+        """
         scope = self._scope
         try:
             app = parse_application(
@@ -138,11 +145,12 @@ class _Sorter:
             return
         if manifest.generated_by:
             self.generated_by.append(manifest.generated_by)
+
         earlier = self.applications.get(app.key)
         if earlier is None:
             self.applications[app.key] = app
         elif app.generated_by:
-            pass  # an Application's own manifest is more precise than one from an ApplicationSet
+            pass
         elif earlier.generated_by:
             self.applications[app.key] = app
         elif earlier.annotations and earlier.sources != app.sources:
@@ -153,7 +161,10 @@ def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Apply the ImageUpdaters to the Applications, and return mistakes in the ImageUpdaters."""
+    """Apply the settings in the ImageUpdater resources to the Applications that they reference.
+
+    Return all Applications, and the mistakes in the ImageUpdaters.
+    """
     apps = tuple(sorter.applications.values())
     if not sorter.updaters:
         return apps, ()
@@ -173,7 +184,9 @@ def subscriptions_of(
     scope: Scope,
     images: Collection[Image],
 ) -> tuple[Subscribed, ...]:
-    """Return the subscriptions for these images, and the mistakes in all annotations."""
+    """Return each Application's subscriptions (images to update, and where) for these images, and
+    the mistakes in all annotations. Without images, return all subscriptions.
+    """
     wanted = {image.identity for image in images} if images else None
     subscribed = []
     for app in discovery.applications:
@@ -205,8 +218,8 @@ def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
 
 
 def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Return a quick check whether an Application's metadata or an ImageUpdater may concern these
-    images.
+    """Return a function that checks quickly whether a manifest (an ImageUpdater, or an
+    Application's metadata) may concern these images.
 
     A readable entry must match one of the images. An unreadable entry only has to contain the last
     part of a name. Without images (`lint`, `scan`, `hold`), everything with annotations matches.
@@ -214,10 +227,14 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     identities = {image.identity for image in images}
     names = {image.repository.rpartition("/")[2].lower() for image in images}
 
+    def contains_name(text: str) -> bool:
+        lower_case = text.lower()
+        return any(name in lower_case for name in names)
+
     def may_match(text: str, entry: Entry | Malformed) -> bool:
         if isinstance(entry, Entry):
             return entry.image.identity in identities
-        return any(name in text.lower() for name in names)
+        return contains_name(text)
 
     def may_concern(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
@@ -226,9 +243,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
         if not names:
             return any(key.startswith(prefix) for key in annotations)
         image_list = str(annotations.get(f"{prefix}image-list") or "")
-        # skips parsing for nearly all Applications
-        lower_case = image_list.lower()
-        if not any(name in lower_case for name in names):
+        if not contains_name(image_list):  # skips parsing for nearly all Applications
             return False
         texts = split_image_list(image_list)
         entries = parse_image_list(image_list)
@@ -238,7 +253,7 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
 
 
 def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
-    """Return a HelmRelease's subscriptions, or None if Flux would not update it."""
+    """Return a Flux HelmRelease's subscriptions, or None if Flux would not update it."""
     if not is_helm_release(manifest.item):
         return None
     place = manifest.place or locate(manifest.origin) or ("", "", "")
@@ -247,7 +262,11 @@ def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """Return the Applications to consider, with their subscriptions, and the problems with them."""
+    """Read the Applications, and return those to consider with their subscriptions.
+
+    Also return the problems: wrong manifests, unknown names in the options, and mistakes that would
+    go unnoticed.
+    """
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     discovery = discovered(world.applications(), job.scope, world.locate)
@@ -256,6 +275,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     _log_discovery(discovery, seen, job, world)
     if narrow.typed:
         refuse_ambiguous(narrow.names, seen.everyone)
+
     problems = discovery.problems
     any_read = discovery.read or discovery.templates or passed_over
     if not any_read:  # the broken files are the reason
@@ -274,7 +294,8 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
 
 
 def looker(seen: Seen, job: Job, world: World) -> Look:
-    """Return a function that looks up the subscriptions of any Application, even outside the run.
+    """Return a function that looks up the subscriptions of any Application by its key
+    (`namespace/name`), even if it is not part of the run.
 
     The narrowing options limit the Applications that are updated, not those that are looked up.
     """
@@ -283,23 +304,26 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     }
     # without sources, only the metadata was read
     read_in_full = {app.key: app for app in (*seen.outside, *seen.annotated) if app.sources}
-    asked: dict[str, Application | None] = {}  # None if it could not be read
+    looked_up: dict[str, Application | None] = {}  # None if it could not be read
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
         if key in subscribed:
             return subscribed[key]
-        app = read_in_full.get(key) or asked.get(key)
-        may_ask = ask and key not in asked and len(asked) < MOST_ASKED
+        app = read_in_full.get(key) or looked_up.get(key)
+        may_ask = ask and key not in looked_up and len(looked_up) < MOST_ASKED
         if app is None and may_ask:
             namespace, _, name = key.partition("/")
-            app = asked[key] = world.application(namespace, name)
-        return subscribe(app, job.scope.defaults).subscriptions if app else ()
+            app = world.application(namespace, name)
+            looked_up[key] = app
+        if app is None:
+            return ()
+        return subscribe(app, job.scope.defaults).subscriptions
 
     return look
 
 
 def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
-    """Return the Applications that were read. `passed_over` are those with only metadata."""
+    """Return all Applications that were read. Of those in `passed_over`, only the metadata was."""
     # the metadata does not contain the project
     by_metadata = replace(job.scope.narrow, projects=())
     skipped = [app for app in passed_over if considered(app, by_metadata)]
@@ -316,10 +340,10 @@ def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) ->
     """Log how many Applications were generated, and warn if there are none at all."""
     generated_by = discovery.generated_by
     if generated_by:
+        sets = len(set(generated_by))
         world.log(
             "info",
-            f"rendered ApplicationSets: {len(set(generated_by))}; generated Applications:"
-            f" {len(generated_by)}",
+            f"rendered ApplicationSets: {sets}; generated Applications: {len(generated_by)}",
         )
     reported_elsewhere = job.scope.narrow.names or job.images  # as unknown names or images
     if not seen.everyone and not reported_elsewhere:

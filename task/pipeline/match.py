@@ -65,10 +65,12 @@ def match_images(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:  # 
 
 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
-    """Return asks for the entries that match the event's images, and errors for broken entries that
-    may match.
+    """Find the `image-list` entries that track one of the built images.
+
+    Return an ask for each: the entry's subscription with the images that match it. Broken entries
+    that match, or that may match, become errors.
     """
-    built: dict[str, list[Image]] = {}
+    built: dict[str, list[Image]] = {}  # by the image's name, whatever its tag
     for image in images:
         built.setdefault(image.identity, []).append(image)
 
@@ -88,10 +90,13 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
 def _judge_all_flaws(
     subscribed: Sequence[Subscribed], built: dict[str, list[Image]]
 ) -> tuple[tuple[Problem, ...], list[Unusable]]:
-    """Return the problems with the annotations, and the broken entries that match a built image."""
+    """Return the problems with the annotations, and the broken entries that match a built image.
+
+    Warnings about Applications that do not use the built images are combined, so that other teams'
+    mistakes do not fill the log.
+    """
     unusable = []
     problems: list[Problem] = []
-    # problems of the Applications that do not use the images
     mistakes_of_others: list[Problem] = []
     warnings_of_others: list[Problem] = []
     for item in subscribed:
@@ -115,22 +120,18 @@ def _judge_all_flaws(
 
 
 def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
-    """Return asks without tags for all entries, and an error for each broken entry."""
+    """Return an ask without a tag for each `image-list` entry, and an error for each broken one."""
     asks = []
     unusable = []
     problems = []
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
-        asks += [
-            Ask(
-                neighbours.noted(sub),
-                (replace(sub.entry.image, digest=""),),
-                siblings=siblings_of(sub, item),
-            )
-            for sub in item.subscriptions
-        ]
-        entries = [flaw.entry for flaw in item.flaws if flaw.entry]
-        images_by_identity = {entry.image.identity: [entry.image] for entry in entries}
+        for sub in item.subscriptions:
+            image = replace(sub.entry.image, digest="")
+            asks.append(Ask(neighbours.noted(sub), (image,), siblings=siblings_of(sub, item)))
+
+        broken_entries = [flaw.entry for flaw in item.flaws if flaw.entry]
+        images_by_identity = {entry.image.identity: [entry.image] for entry in broken_entries}
         for flaw in item.flaws:
             judged = _judge_flaw(item.application, flaw, images_by_identity)
             if judged is None:
@@ -154,11 +155,11 @@ def asks_by_hand(
     intent: Intent,
     images: Sequence[str],
 ) -> Matched:
-    """Return the asks for a person's command: all images of the Applications, or those with these
-    aliases or names.
+    """Return the asks for a person's command, such as `hold`: one for each image of the
+    Applications, or for those images with one of the names or aliases in `images`.
 
-    For a failed version, only that image's entries are used. An unreadable entry is an error,
-    because otherwise it would be skipped silently.
+    If the command is about a version that failed, only the entries for its image are used. An
+    unreadable entry is an error, because otherwise it would be skipped silently.
     """
     asks = []
     problems = []
@@ -166,14 +167,16 @@ def asks_by_hand(
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
-            names = {sub.entry.alias, sub.entry.image.name, sub.entry.image.identity}
+            entry = sub.entry
+            names = {entry.alias, entry.image.name, entry.image.identity}
             all_names |= names
             if images and names.isdisjoint(images):
                 continue
-            if intent.failed and intent.failed.identity != sub.entry.image.identity:
+            if intent.failed and intent.failed.identity != entry.image.identity:
                 continue
             asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, item)))
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
+
     hint = "use an alias or image name from the image-list annotation"
     for name in images:
         if name not in all_names:
@@ -187,13 +190,13 @@ def asks_by_hand(
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Return the subscriptions whose updates may be waiting on the same head branch, if pull
-    requests are used.
+    """Return the subscriptions of the same Application that are written to the same repository and
+    head branch. With pull requests, their updates may be waiting there.
     """
     return tuple(
-        subscription
-        for subscription in of.subscriptions
-        if subscription.head_template == sub.head_template and subscription.repo == sub.repo
+        other
+        for other in of.subscriptions
+        if other.head_template == sub.head_template and other.repo == sub.repo
     )
 
 
@@ -202,21 +205,25 @@ def _judge_flaw(
     flaw: Flaw,
     built: dict[str, list[Image]],
 ) -> Unusable | Problem | None:
-    """Return the result of a flaw in the annotations for the built images, or None if `overlooked`
-    reports the flaw.
+    """Return the consequence of a mistake in an Application's annotations, if these images were
+    built. None means that `overlooked` reports the mistake.
 
-    An error in an entry for one of the images makes the entry unusable. An error in an unreadable
-    entry that mentions one of the images stays an error. All other errors are only warnings.
+    A broken entry for one of the images is unusable. An unreadable entry that mentions one of the
+    images is an error. All other mistakes are only warnings.
     """
     problem = _problem(app, flaw)
     if flaw.severity != "error":
         return problem
     warning = replace(problem, trouble=flaw.trouble.as_warning())
+
     if flaw.entry is None:
-        names = [
-            image.repository.rpartition("/")[2] for images in built.values() for image in images
-        ]
-        return problem if any(name in flaw.text for name in names) else warning
+        for images in built.values():
+            for image in images:
+                _, _, last_part = image.repository.rpartition("/")
+                if last_part in flaw.text:
+                    return problem
+        return warning
+
     matching = built.get(flaw.entry.image.identity)
     if matching:
         verdict = Verdict.of(flaw.trouble)
@@ -226,6 +233,7 @@ def _judge_flaw(
 
 
 def _problem(app: Tracker, flaw: Flaw) -> Problem:
+    """Return the problem that a report shows for a mistake in an Application's annotations."""
     return Problem(
         flaw.trouble,
         application=app.key,
@@ -238,19 +246,20 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
     """Return a few warnings about Applications that do not use the images, no matter how many there
     are.
 
-    The first few Applications with mistakes get one line per mistake. All plain warnings, such as
-    deprecated names, share one line.
+    The first few Applications with mistakes get one line per mistake. All other mistakes share one
+    line, and so do all plain warnings, such as those about deprecated names.
     """
     first_apps = sorted({problem.application for problem in mistakes})[:FEW]
-    singly = tuple(problem for problem in mistakes if problem.application in first_apps)
-    other_mistakes = [
-        (problem.application, problem.key)
-        for problem in mistakes
-        if problem.application not in first_apps
-    ]
+    single_lines = []
+    other_mistakes = []
+    for problem in mistakes:
+        if problem.application in first_apps:
+            single_lines.append(problem)
+        else:
+            other_mistakes.append((problem.application, problem.key))
     warned_keys = [(problem.application, problem.key) for problem in warnings]
     return (
-        *singly,
+        *single_lines,
         *about_others(other_mistakes, "invalid annotations, so their images are not updated"),
         *about_others(warned_keys, "annotations that work but that lint warns about"),
     )
@@ -258,35 +267,38 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
     """Keep the first error of each entry. `lint` shows the others."""
-    first: dict[tuple[str, str], Unusable] = {}
+    first_errors: dict[tuple[str, str], Unusable] = {}
     for item in unusable:
-        first.setdefault((item.subscription.application.key, item.subscription.entry.text), item)
-    return tuple(first.values())
+        entry = (item.subscription.application.key, item.subscription.entry.text)
+        first_errors.setdefault(entry, item)
+    return tuple(first_errors.values())
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """Remove the asks for repositories that an Application with wrong annotations uses, and return
-    error decisions for them.
+    """For `--atomic`, remove the asks for repositories that an Application with wrong annotations
+    uses, and return error decisions for them.
     """
-    broken = {
-        normal_url(source.repo): judged
-        for judged in (*matched.decisions, *matched.unusable)
-        if judged.verdict == "error"
-        for source in judged.subscription.application.sources
-    }
+    errors_by_repo: dict[str, Judged] = {}
+    for judged in (*matched.decisions, *matched.unusable):
+        if judged.verdict == "error":
+            for source in judged.subscription.application.sources:
+                errors_by_repo[normal_url(source.repo)] = judged
+
     remaining = []
     given_up = []
     for ask in matched.asks:
-        culprit = broken.get(normal_url(ask.subscription.repo))
-        if culprit is None:
+        error = errors_by_repo.get(normal_url(ask.subscription.repo))
+        if error is None:
             remaining.append(ask)
         else:
-            given_up.append(Decision(ask.subscription, ask.offered, not_written(culprit)))
+            given_up.append(Decision(ask.subscription, ask.offered, not_written(error)))
     return replace(matched, asks=tuple(remaining)), tuple(given_up)
 
 
 def not_written(broken: Judged) -> Verdict:
-    """Return the error for a decision that `--atomic` stops because of this error."""
+    """Return the verdict for a decision that is not carried out, because `broken` is an error and
+    `--atomic` is set.
+    """
     name = broken.subscription.application.key
     because = f"not written, because {name} failed and --atomic is set"
     hint = f"fix {name}, or leave out --atomic"
@@ -294,7 +306,7 @@ def not_written(broken: Judged) -> Verdict:
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """Group the asks by base branch.
+    """Group the asks by the base branch that their updates are for.
 
     Raises `TaskError` if there is no default branch, or Git cannot be reached.
     """
@@ -311,14 +323,17 @@ def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """Group the asks that need Git by repository, even if its URL has several spellings."""
-    only = {normal_url(without_login(url)) for url in job.only}
+    """Group the asks that need Git by repository, even if its URL has several spellings.
+
+    With `--only-repository`, the asks for other repositories are left out.
+    """
+    selected = {normal_url(without_login(url)) for url in job.only}
     groups: dict[str, list[Ask]] = {}
     for ask in matched.in_git:
-        url = normal_url(ask.subscription.repo)
-        is_selected = not only or normal_url(without_login(ask.subscription.repo)) in only
-        if is_selected:
-            groups.setdefault(url, []).append(ask)
+        repo = ask.subscription.repo
+        if selected and normal_url(without_login(repo)) not in selected:
+            continue
+        groups.setdefault(normal_url(repo), []).append(ask)
     return [tuple(asks) for asks in groups.values()]
 
 
@@ -344,12 +359,12 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """Split each group by credentials, so that Applications never write with another's
+    """Split each group of asks by credentials, so that Applications never write with another's
     credentials.
     """
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
-        # The credentials depend only on the owner.
+        # The credentials depend only on the owner: these three values.
         owners = set()
         for ask in asks:
             sub = ask.subscription

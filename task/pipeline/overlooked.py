@@ -33,9 +33,8 @@ class Seen:
     @property
     def considered(self) -> int:
         """The number of Applications that track images."""
-        return len(self.subscribed) + sum(
-            1 for app in self.skipped if app.annotations.get("image-list")
-        )
+        skipped = [app for app in self.skipped if app.annotations.get("image-list")]
+        return len(self.subscribed) + len(skipped)
 
     @property
     def everyone(self) -> tuple[Tracker, ...]:
@@ -48,25 +47,26 @@ class Seen:
         return (*self.annotated, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """Return all tracked images, by identity."""
+        """Return all images in `image-list` annotations and HelmReleases, by identity."""
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
-        entries = [
-            listed
-            for text in texts
-            for listed in parse_image_list(text)
-            if isinstance(listed, Entry)
-        ]
-        entries += [sub.entry for subscribed in self.subscribed for sub in subscribed.subscriptions]
-        return {entry.image.identity: entry.image for entry in entries}
+        images: dict[str, Image] = {}
+        for text in texts:
+            for entry in parse_image_list(text):
+                if isinstance(entry, Entry):  # otherwise, it is the error of an unreadable entry
+                    images[entry.image.identity] = entry.image
+        for subscribed in self.subscribed:
+            for sub in subscribed.subscriptions:
+                images[sub.entry.image.identity] = sub.entry.image
+        return images
 
 
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
-    """Return a warning for each annotation without effect, or a single one for other Applications.
+    """Return warnings about annotations that have no effect, such as misspelled ones.
 
     An Application gets its own warnings if it uses one of the images, if there are no images, or if
-    it does not have an `image-list`.
+    it does not have an `image-list`. All other Applications share a single one.
     """
     identities = {image.identity for image in images} if images else None
     using_apps = set()  # the keys of the Applications that use one of the images
@@ -77,29 +77,32 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         if flaws or _uses_any(subscribed, identities):
             using_apps.add(app_key)
         already_reported |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
+
     problems = []
     first_keys_of_others = []
     for app in (*seen.annotated, *seen.skipped):
-        unread = {
+        without_effect = {
             key: why
             for key, why in doubts(app.annotations)
             if (app.key, key) not in already_reported
         }
         if app.key in using_apps or not app.annotations.get("image-list"):
-            problems += [_doubt_warning(app, key, why) for key, why in unread.items()]
-        elif unread:
-            first_key = next(iter(unread))
+            problems += [_doubt_warning(app, key, why) for key, why in without_effect.items()]
+        elif without_effect:
+            first_key = next(iter(without_effect))
             first_keys_of_others.append((app.key, first_key))
     return (*problems, *about_others(first_keys_of_others, "annotations that have no effect"))
 
 
 def _flaws_of(subscribed: Subscribed, identities: Collection[str] | None) -> list[Flaw]:
-    """Return the flaws in entries for these images, or in all entries if it is None."""
-    return [
-        flaw
-        for flaw in subscribed.flaws
-        if flaw.entry and (identities is None or flaw.entry.image.identity in identities)
-    ]
+    """Return the mistakes in an Application's entries for these images. None means all entries."""
+    flaws = []
+    for flaw in subscribed.flaws:
+        if flaw.entry is None:
+            continue
+        if identities is None or flaw.entry.image.identity in identities:
+            flaws.append(flaw)
+    return flaws
 
 
 def _uses_any(subscribed: Subscribed, identities: Collection[str] | None) -> bool:
@@ -110,6 +113,7 @@ def _uses_any(subscribed: Subscribed, identities: Collection[str] | None) -> boo
 
 
 def _doubt_warning(app: Application, key: str, why: Doubt) -> Problem:
+    """Return the warning about an annotation that has no effect."""
     return Problem(
         why.trouble.as_warning(), application=app.key, key=key, value=app.annotations[key]
     )
@@ -136,18 +140,23 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
-    """Return the images that do not match any entry, not even a broken one."""
-    tracked = {
-        sub.entry.image.identity
-        for subscribed in seen.subscribed
-        for sub in subscribed.subscriptions
-    }
-    flaws = [flaw for subscribed in seen.subscribed for flaw in subscribed.flaws]
-    tracked |= {flaw.entry.image.identity for flaw in flaws if flaw.entry}
-    # an unreadable entry may match any image whose name is in its text
-    unreadable = [flaw.text for flaw in flaws if flaw.text and not flaw.entry]
+    """Return the images that do not match any `image-list` entry, not even a broken one."""
+    tracked = set()
+    unreadable_texts = []
+    for subscribed in seen.subscribed:
+        for sub in subscribed.subscriptions:
+            tracked.add(sub.entry.image.identity)
+        for flaw in subscribed.flaws:
+            if flaw.entry:
+                tracked.add(flaw.entry.image.identity)
+            elif flaw.text:
+                unreadable_texts.append(flaw.text)
+
     without_entry = {image.identity: image for image in images if image.identity not in tracked}
-    return tuple(image for image in without_entry.values() if not _is_mentioned(image, unreadable))
+    # an unreadable entry may match any image whose name is in its text
+    return tuple(
+        image for image in without_entry.values() if not _is_mentioned(image, unreadable_texts)
+    )
 
 
 def _is_mentioned(image: Image, texts: Iterable[str]) -> bool:
@@ -163,8 +172,8 @@ def untracked_problems(
     whole: bool,
     required: bool,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with similar tracked ones. If a match is
-    `required`, it is an error.
+    """Return a warning for each of these untracked images, with similar tracked ones as a hint. If
+    a match is `required`, it is an error.
 
     `whole`: all considered Applications were read, so tracked images can be counted.
     """
@@ -201,7 +210,8 @@ def untracked_problem(message: str, hint: str, *, required: bool) -> Problem:
 
 
 def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
-    """Raise `UsageError` if a name without a namespace matches Applications in several namespaces.
+    """Raise `UsageError` if a name on the command line has no namespace, and Applications in
+    several namespaces have that name.
 
     `rollback web` must not roll back every team's `web`.
     """
@@ -228,8 +238,8 @@ def unknown_names(
     strict: bool = False,
     narrowing: str = "--namespace, --project, or --selector",
 ) -> tuple[Problem, ...]:
-    """Return an error for each unknown name, and a warning for each glob without a match (an error
-    if `strict`).
+    """Return an error for each name on the command line that no Application in `here` has, and a
+    warning for each glob without a match (an error if `strict`).
 
     `outside` are the Applications excluded by the options in `narrowing`.
     """
@@ -247,21 +257,24 @@ def unknown_names(
             with_namespace = "/" in name
             app_names = [app.key if with_namespace else app.name for app in (*here, *outside)]
             similar = _nearest(name, app_names)
+
         is_excluded = any(considered(app, only_name) for app in outside)
         hint = "use an Application that is in --applications and has Image Updater's annotations"
         if is_excluded:
             hint = f"check {narrowing}: an Application with that name is excluded"
         elif similar:
             hint = f"did you mean {', '.join(similar)}? Otherwise, {hint}"
-        only_warns = is_pattern and not strict
-        trouble = Trouble.warning if only_warns else Trouble
-        problems.append(Problem(trouble("source", message, hint)))
+        if is_pattern and not strict:
+            trouble = Trouble.warning("source", message, hint)
+        else:
+            trouble = Trouble("source", message, hint)
+        problems.append(Problem(trouble))
     return tuple(problems)
 
 
 def _nearest(name: str, names: Iterable[str]) -> list[str]:
-    """Return the first few names that differ by at most two characters, or else have the same last
-    part.
+    """Return the first few names that differ from `name` by at most two characters. If there are
+    none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)

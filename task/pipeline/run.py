@@ -79,6 +79,7 @@ def run(
     job, matched = match(seen, job, world)
     problems += warn_if_all_excluded(matched, job)
     matched_at = world.now()
+
     done = Outcome(matched.decisions)
     if job.atomic:
         matched, given_up = without_the_broken(matched)
@@ -87,6 +88,7 @@ def run(
     shielded.enter_context(shutdown.shield())
     done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
     landed_at = world.now()
+
     ended = after(Delivered(job, seen, matched, done, began), world)
     problems += (*ended.problems, *matched.problems)
     timings = Timings(
@@ -95,6 +97,7 @@ def run(
         landed_at - matched_at,
         world.now() - landed_at,
     )
+
     without_urls = report(job, seen, matched, done.plus(ended.outcome), problems)
     commits = tuple(
         replace(commit, url=world.commit_page(commit.repo, commit.commit or ""))
@@ -126,13 +129,14 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything for one repository, branch by branch.
 
-    A failure does not affect other repositories.
+    `asks` are for this repository, with the same credentials. `look` looks up Applications that are
+    not part of the run. A failure does not affect other repositories.
     """
     without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
     refused = [decision for decision in without_git if decision]
     if len(refused) == len(asks):  # none of these asks changes Git, so Git is not read
         return Outcome(tuple(refused))
-    sub = asks[0].subscription  # all asks have the same repository and credentials
+    sub = asks[0].subscription
     try:
         with closing(world.repository(sub.repo, sub)) as repository:
             branches = by_branch(repository, asks)
@@ -156,24 +160,28 @@ def _leave_out_refused(
     refuses.
 
     Otherwise, the first branch would get its half of an update before the other one refuses.
-    Return the decisions about the refused Applications, and the asks for all others.
+    `branches` has the asks by base branch. Return the decisions about the refused Applications, and
+    the asks for all others.
     """
     planned = _plan_of_spread(repository, branches, job, world, look)
-    refused = {
+    refusals = {
         decision.subscription.application.key: decision.judged
         for decision in planned
         if decision.rule == NotPermittedError.rule
     }
     decisions = []
     for decision in planned:
-        refusal = refused.get(decision.subscription.application.key)
+        refusal = refusals.get(decision.subscription.application.key)
         if refusal is None:  # decided again later, together with all other asks for its branch
             continue
-        judged = refusal if decision.verdict == "update" else decision.judged
-        decisions.append(replace(decision, judged=judged))
+        if decision.verdict == "update":
+            decisions.append(replace(decision, judged=refusal))
+        else:
+            decisions.append(decision)
+
     permitted: dict[str, Sequence[Ask]] = {}
     for base, asks in branches.items():
-        not_refused = [ask for ask in asks if ask.subscription.application.key not in refused]
+        not_refused = [ask for ask in asks if ask.subscription.application.key not in refusals]
         if not_refused:
             permitted[base] = not_refused
     return Outcome(tuple(decisions)), permitted
@@ -198,12 +206,12 @@ def _plan_of_spread(
 
 
 def _on_several_branches(branches: Mapping[str, Sequence[Ask]]) -> set[str]:
-    """Return the Applications with targets on more than one branch."""
-    bases: dict[str, set[str]] = {}
+    """Return the Applications with asks on more than one base branch."""
+    bases_by_app: dict[str, set[str]] = {}
     for base, asks in branches.items():
         for ask in asks:
-            bases.setdefault(ask.subscription.application.key, set()).add(base)
-    return {app for app, of_app in bases.items() if len(of_app) > 1}
+            bases_by_app.setdefault(ask.subscription.application.key, set()).add(base)
+    return {app for app, bases in bases_by_app.items() if len(bases) > 1}
 
 
 def report(
@@ -213,27 +221,23 @@ def report(
     done: Outcome,
     problems: tuple[Problem, ...],
 ) -> Report:
-    """Return the report, in a fixed order: by Application, then by alias."""
-    sources = {
-        ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
-    }
-    decisions = []
-    for decision in _still_overridden(done.decisions):
-        source = sources.get(decision.subscription.identity, decision.source)
-        if decision.verdict == "update":
-            source = decision.source  # none if a deferred build is written instead of a promotion
-        decisions.append(replace(decision, source=source))
-    decisions.sort(key=lambda decision: (*_place(decision), decision.subscription.path))
+    """Return the report of a run, with everything in a fixed order: by Application, then by alias.
+
+    It also has the run's exit code, which the errors determine.
+    """
+    decisions = _sorted_decisions(matched, done)
     shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
     written = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
     )
-    of_entries = [
-        Problem(unusable.judged.trouble, application=unusable.subscription.application.key)
-        for unusable in shown
-        if unusable.verdict == "error"
+
+    # the errors, and the exit code that they cause
+    all_problems = [
+        Problem(decision.judged.trouble, application=decision.subscription.application.key)
+        for decision in shown
+        if decision.verdict == "error"
     ]
-    all_problems = [*of_entries, *problems]
+    all_problems += problems
     code = exit_of(all_problems)
     nothing_happened = not code and not written
     if job.require_update and nothing_happened:
@@ -241,13 +245,16 @@ def report(
         message = "--require-update: nothing was updated"
         hint = "see the decisions for the reasons; omit --require-update if this is not a failure"
         all_problems.append(Problem(Trouble("require-update", message, hint, exit=code)))
-    all_problems += [
-        *sorted(done.cautions, key=lambda caution: caution.application),
-        *cautions(decisions),
-        *(() if job.intent else first_tags(decisions)),
-        *without_request(decisions, job),
-        *not_merged(decisions, done.commits, job),
-    ]
+
+    # the warnings, which do not change the exit code
+    all_problems += sorted(done.cautions, key=lambda caution: caution.application)
+    all_problems += cautions(decisions)
+    if not job.intent:
+        all_problems += first_tags(decisions)
+    all_problems += without_request(decisions, job)
+    all_problems += not_merged(decisions, done.commits, job)
+
+    waiting = sorted(done.waiting, key=lambda row: (row.application, row.alias, row.head, row.tag))
     return Report(
         command=job.command,
         images=job.images or tuple(written),
@@ -255,9 +262,7 @@ def report(
         decisions=tuple(shown),
         commits=tuple(sorted(done.commits, key=_commit_order)),
         problems=tuple(dict.fromkeys(all_problems)),
-        waiting=tuple(
-            sorted(done.waiting, key=lambda row: (row.application, row.alias, row.head, row.tag))
-        ),
+        waiting=tuple(waiting),
         exit=shutdown.code_of_run((), code),
         dry=job.dry,
         earlier=done.earlier,
@@ -267,13 +272,29 @@ def report(
     )
 
 
+def _sorted_decisions(matched: Matched, done: Outcome) -> list[Decision]:
+    """Return the decisions in the report's order, with the source of each promoted version."""
+    sources = {
+        ask.subscription.identity: ask.promoted.source for ask in matched.asks if ask.promoted
+    }
+    decisions = []
+    for decision in _still_overridden(done.decisions):
+        source = sources.get(decision.subscription.identity, decision.source)
+        if decision.verdict == "update":
+            source = decision.source  # none if a deferred build is written instead of a promotion
+        decisions.append(replace(decision, source=source))
+    return sorted(decisions, key=lambda decision: (*_place(decision), decision.subscription.path))
+
+
 def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
     """Return a commit's position in the report. Memory branches come last."""
     return commit.repo, commit.branch, commit.remembers, commit.head
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions. A commit that has not landed does not override others."""
+    """Remove from the refusals the name of the entry that writes the refused version anyway, if
+    that entry's commit has not landed.
+    """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
         decision if decision.overridden_by in writers else replace(decision, overridden_by="")
@@ -282,5 +303,5 @@ def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
 
 
 def _place(decision: Decision | Unusable) -> tuple[str, str]:
-    """Return a decision's position in the report."""
+    """Return a decision's position in the report: its Application, and its alias."""
     return decision.subscription.application.key, decision.subscription.entry.alias

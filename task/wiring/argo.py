@@ -80,10 +80,11 @@ class Argo:
         self.secrets = once(self._cluster_secrets)
         self._slow = False  # whether an AppProject could not be read in time
         self._read: list[ClusterManifests | ArgoCDManifests] = []
-        self.kind = next(
-            (source for source in sources(settings, environ) if source in ("cluster", "argocd")),
-            "",
-        )
+        self.kind = ""  # the source of live Applications: "cluster", "argocd", or neither
+        for source in sources(settings, environ):
+            if source in ("cluster", "argocd"):
+                self.kind = source
+                break
         links_to_argo_cd = settings.deployments and names_server(self._given, environ)
         # whether the run queries Argo CD anyway for Applications, links, or rollouts
         self.asked = bool(settings.rollout.wait or links_to_argo_cd or self.kind)
@@ -97,6 +98,7 @@ class Argo:
         self._web: Callable[[], str] = once(self._user_interface)
 
     def _kubernetes(self, limits: Limits = Limits()) -> Kubernetes:
+        """Return a new client for the cluster, which is closed at the end of the run."""
         from task.kubernetes.access import cluster_access
         from task.kubernetes.client import Kubernetes
 
@@ -104,12 +106,15 @@ class Argo:
         return self._opened.enter_context(closing(Kubernetes(access, limits, self.log)))
 
     def _cluster_secrets(self) -> ClusterSecrets:
+        """Return the reader of the cluster's secrets."""
         from task.argocd.cluster_secrets import ClusterSecrets
 
         return ClusterSecrets(self.kubernetes(), self._given.argocd_namespace, self.log)
 
     def manifests(self, source: str, scope: Scope, images: Sequence[Image]) -> Iterable[Found]:
-        """Return the Applications that may track the images."""
+        """Return the manifests of the Applications in this source ("cluster" or "argocd") that may
+        track the images.
+        """
         from task.applications.cluster import ArgoCDManifests, ClusterManifests
 
         wanted = concerns(images, scope.prefix)
@@ -216,7 +221,9 @@ class Argo:
     def page(self, app: Tracker) -> str:
         """Return the Application's URL in the Argo CD UI, or "" if it is unknown."""
         web = self._web()
-        return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}" if web else ""
+        if not web:
+            return ""
+        return f"{web}/applications/{path_part(app.namespace)}/{path_part(app.name)}"
 
     def _user_interface(self) -> str:
         """Return the URL of the Argo CD UI, or "" if it is unknown."""
@@ -243,16 +250,18 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return the owner that reverts changes to this field of a live Application, or "" if there
-        is no known owner.
+        """Return what reverts changes to this field of a live Application: an ApplicationSet, or
+        another Application that deploys this one. Return "" if nothing is known to do so.
         """
         metadata = item["metadata"]
         try:
-            if set_name := set_of(item):
+            set_name = set_of(item)
+            if set_name:
                 application_set = self.api().application_set(metadata["namespace"], set_name)
                 reverts = set_takes_back(application_set, metadata["name"], field)
                 return f"ApplicationSet {set_name}" if reverts else ""
-            if parent := parent_of(item, self._given.argocd_namespace):
+            parent = parent_of(item, self._given.argocd_namespace)
+            if parent:
                 reverts = parent_takes_back(self.api().get_application(*parent), item, field)
                 return f"Application {'/'.join(parent)}" if reverts else ""
         except SourceError:  # the owner cannot be read
@@ -278,10 +287,11 @@ class Argo:
         return PreferredStore(argocd, kubernetes, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
-        """Return the name of the secret from the annotation, or else from Argo CD, and its
-        credentials for git.
+        """Return the Git credentials that a subscription writes with, if they are in a secret of
+        the cluster: the secret's name, and the credentials.
 
-        `reached` is the URL to connect to, after `--rewrite-url`.
+        The secret is named in the Application's annotation, or else Argo CD has it for the
+        repository. `reached` is the URL to connect to, after `--rewrite-url`.
         """
         found = self._credentials(sub)
         if found is None:
@@ -337,7 +347,12 @@ def applications(
     scope: Scope | None,
     images: Sequence[Image],
 ) -> Iterable[Found]:
-    """Yield the Applications from the sources."""
+    """Yield the manifests of the Applications from all sources in `--applications`.
+
+    `repository` opens a Git repository. From a cluster or Argo CD, only Applications in this scope
+    that may track the images are read. Applications that an ApplicationSet generates, or that other
+    Applications deploy, are included.
+    """
     used_sources = sources(settings, environ)
     if not used_sources:
         raise UsageError(
@@ -350,9 +365,10 @@ def applications(
     def sets() -> RenderedSets:
         from task.applications.application_sets import RenderedSets, clusters_of
 
+        clusters_file = settings.sources.clusters
         return RenderedSets(
             repositories,
-            clusters=clusters_of(settings.sources.clusters) if settings.sources.clusters else None,
+            clusters=clusters_of(clusters_file) if clusters_file else None,
             namespace=settings.sources.argocd_namespace,
             prefix=settings.scope.annotation_prefix,
             images=images,
@@ -377,11 +393,7 @@ def applications(
             if argo and source in ("cluster", "argocd") and scope is not None:
                 yield from argo.manifests(source, scope, images)
                 continue
-            repo, path = _repository(source)
-            if repo and not os.path.exists(source):
-                manifests = git_manifests(repositories.of(repo, named=False), path, rendering)
-            else:
-                manifests = local_manifests(source, rendering)
+            manifests = _manifests_in(source, repositories, rendering)
             try:
                 for manifest in chain.from_iterable(map(rendered, manifests)):
                     followed.note(manifest)
@@ -395,6 +407,14 @@ def applications(
                     Trouble("source", str(error), error.hint),
                 )
         yield from followed.below()
+
+
+def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:
+    """Return the manifests in a Git repository, or in a local file or folder."""
+    repo, path = _repository(source)
+    if repo and not os.path.exists(source):
+        return git_manifests(repositories.of(repo, named=False), path, rendering)
+    return local_manifests(source, rendering)
 
 
 def _repository(source: str) -> tuple[str, str]:

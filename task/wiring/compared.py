@@ -44,6 +44,9 @@ class JudgedChange:
         argo: Argo,
         scope: Scope | None,
     ) -> None:
+        """`compared` says which repository and commits to compare. `git` returns the git command
+        with the credentials for a URL.
+        """
         self._settings = settings
         self._environ = environ
         self._git = git
@@ -136,15 +139,20 @@ class JudgedChange:
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the Applications on a side. Sources outside Git are queried once for both sides."""
+        """Yield the Applications on a side: before the change, or after its merge.
+
+        Sources outside Git are the same for both sides, so they are read only once.
+        """
         all_sources = sources(self._settings, self._environ)
-        shared = tuple(source for source in all_sources if source in _ASKED)
-        if shared and self._asked is None:
-            self._asked = list(self._read(shared, side))
-        yield from self._asked or ()
-        files = tuple(self._as_read(source) for source in all_sources if source not in _ASKED)
-        if files or not all_sources:  # without sources, reading them raises an error
-            yield from self._read(files, side)
+        outside_git = tuple(source for source in all_sources if source in _ASKED)
+        if outside_git and self._asked is None:
+            self._asked = list(self._read(outside_git, side))
+        if self._asked is not None:
+            yield from self._asked
+
+        in_git = tuple(self._as_read(source) for source in all_sources if source not in _ASKED)
+        if in_git or not all_sources:  # without sources, reading them raises an error
+            yield from self._read(in_git, side)
 
     def _read(self, from_sources: tuple[str, ...], side: Side) -> Iterable[Found]:
         """Yield the Applications from these sources, as they are on this side."""
@@ -160,22 +168,29 @@ class JudgedChange:
         )
 
     def _as_read(self, source: str) -> str:
-        """Return a source of Applications. A folder in the checkout is returned as a URL."""
+        """Return a source of Applications as it can be read from both commits: a folder in the
+        checkout becomes the URL of that folder in the repository. Other sources stay the same.
+        """
         if not self._top or not os.path.exists(source):
             return source
-        real = os.path.realpath(source)
-        if real != self._top and not real.startswith(f"{self._top}/"):
+        real_path = os.path.realpath(source)
+        is_in_checkout = real_path == self._top or real_path.startswith(f"{self._top}/")
+        if not is_in_checkout:
             return source
-        path = os.path.relpath(real, self._top).replace(os.sep, "/")
-        path = "" if path == "." else path
-        folder = real if os.path.isdir(real) else os.path.dirname(real)
-        is_in_nested_checkout = top_of(folder) != self._top
-        if "?" in path or is_in_nested_checkout:
+        folder = real_path if os.path.isdir(real_path) else os.path.dirname(real_path)
+        if top_of(folder) != self._top:  # it is in another checkout, inside this one
+            return source
+        path = os.path.relpath(real_path, self._top).replace(os.sep, "/")
+        if path == ".":
+            path = ""
+        if "?" in path:  # in a URL, it would end the path
             return source
         return f"{self._url}//{path}?ref={self.branch}"
 
     def _reader(self, repo: str, side: Side) -> SnapshotReader:
-        """Return the reader of a repository. The judged repository is read on this side."""
+        """Return the reader of a repository's files. The repository with the change is read on this
+        side, and any other at the tips of its branches.
+        """
         tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
         return _OfSide(self._repository, side, tips) if self.concerns(repo) else tips
 
@@ -217,9 +232,13 @@ class _OfSide:
         self._other = other
 
     def default_branch(self) -> str:
+        """Return the default branch of the repository with the change."""
         return self._compared.comparison.default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
+        """Return these places of a branch. The branch that the change is merged into is read on
+        this side: before the change, or after its merge.
+        """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
             return self._other.snapshot(branch, places)
@@ -227,6 +246,7 @@ class _OfSide:
         return self._compared.at(tip, places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
+        """Return more places, at a snapshot's commit."""
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)

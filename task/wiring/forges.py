@@ -23,7 +23,7 @@ def forges_of(
     opened: ExitStack,
     logins: Callable[[str], Sequence[Login]],
 ) -> Forges:
-    """Return the run's forges. `logins` returns the Git credentials for a URL.
+    """Return the clients for the run's Git hosts. `logins` returns the Git credentials for a URL.
 
     Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
     The token itself is checked when it is first needed.
@@ -35,17 +35,21 @@ def forges_of(
         raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
     if given.forge_token_file:
         check_token_file(given.forge_token_file)
-    from_option = (forge,) if forge else ()
-    forges = Forges(
-        (*from_option, *known_to(environ)),
-        lambda: Tokens(
+
+    def tokens() -> Tokens:
+        return Tokens(
             environ,
             logins,
             file=given.forge_token_file,
             user=given.forge_username,
             forge=forge,
             scope=settings.access.git_credentials_url,
-        ),
+        )
+
+    from_option = (forge,) if forge else ()
+    forges = Forges(
+        (*from_option, *known_to(environ)),
+        tokens,
         certificates(settings.access.ca_file),
         reached=lambda repo: rewritten(repo, settings.transport.rewrite_url),
         log=lambda line: log("debug", line),

@@ -43,9 +43,8 @@ class GitClients:
         self._log = log
         self._opened = opened
         self._from_cluster = from_cluster
-        has_access = settings.access != AccessOptions() or any(
-            environ.get(variable) for variable in GIT_SECRETS
-        )
+        has_secret = any(environ.get(variable) for variable in GIT_SECRETS)
+        has_access = settings.access != AccessOptions() or has_secret
         self.access = access_of(settings.access, environ) if has_access else None
         self.git = once(lambda: self._open(self.access))
         # by repository and the name of its secret in the cluster
@@ -79,10 +78,17 @@ class GitClients:
     def client(self, repo: str, sub: Subscription | None) -> Git:
         """Return the client for this repository, with credentials from the options, or else from
         the cluster.
+
+        `sub` is the subscription that writes to the repository. It decides which of the cluster's
+        secrets may be used. Clients are kept, one for each secret.
         """
-        if self._from_cluster is None and sub and sub.credentials.startswith("secret:"):
-            self._tell_unused(repo, sub)
-        if self._from_cluster is None or sub is None or self.given_for(repo):
+        if sub is None:
+            return self.git()
+        if self._from_cluster is None:
+            if sub.credentials.startswith("secret:"):
+                self._tell_unused(repo, sub)
+            return self.git()
+        if self.given_for(repo):
             return self.git()
         secret = self._from_cluster(sub, self._reached(repo))
         if secret is None:
@@ -92,11 +98,12 @@ class GitClients:
             if (repo, name) not in self._private:
                 access = self._with_given(credentials)
                 self._private[repo, name] = self._open(access), access
-            return self._private[repo, name][0]
+            client, _ = self._private[repo, name]
+            return client
 
     def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that a secret in an annotation is not read, unless the options provide
-        credentials.
+        """Log once that the secret in an Application's annotation is not read, because no cluster
+        is used. Don't log it if the options provide credentials.
         """
         with self._lock:
             was_logged = (repo, sub.credentials) in self._unused
@@ -113,8 +120,10 @@ class GitClients:
         """Return the credentials for a URL, for use with its forge: from the options, or else from
         the cluster if exactly one secret matches.
         """
-        if self.access and (from_options := self.access.logins(url, helped=False)):
-            return from_options
+        if self.access:
+            from_options = self.access.logins(url, helped=False)
+            if from_options:
+                return from_options
         matching = [access for _, access in self._private.values() if _within(url, access.given)]
         return matching[0].logins(url, helped=False) if len(matching) == 1 else ()
 
@@ -142,8 +151,8 @@ class GitClients:
         revision: str,
         commit: str,
     ) -> str:
-        """Return how a revision relates to a commit, like `Lineage`, or "" if Git cannot be
-        queried.
+        """Return how a revision relates to a commit of the same repository, such as "newer" if it
+        contains the commit. Return "" if Git cannot be queried.
         """
         try:
             lineage = Lineage(self.client(repo, sub))
@@ -164,12 +173,13 @@ class GitClients:
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
     def _with_given(self, own: Credentials) -> Access:
-        """Return a secret's credentials, together with the certificate authorities and known hosts
-        from the options.
+        """Return the credentials of a secret in the cluster (`own`), together with the certificate
+        authorities and known hosts from the options.
         """
         given = self.access.given if self.access else None
         if given is None:
             return Access(own, self._environ)
+
         certificates = "\n".join(filter(None, (own.certificates, given.certificates)))
         known_hosts = ""
         if given.ssh and given.ssh.known_hosts:
@@ -178,19 +188,20 @@ class GitClients:
         if ssh and known_hosts:
             files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
-        return Access(
-            replace(
-                own,
-                certificates=certificates,
-                config_file=given.config_file,
-                ssh=ssh,
-            ),
-            self._environ,
+        combined = replace(
+            own,
+            certificates=certificates,
+            config_file=given.config_file,
+            ssh=ssh,
         )
+        return Access(combined, self._environ)
 
 
 def _within(url: str, given: Credentials) -> bool:
-    """Return whether any of the credentials are for that URL."""
+    """Return whether any of the credentials are for that URL.
+
+    Each is for the URLs with a prefix: a server, or an organization or a repository on it.
+    """
     prefixes = [login.prefix for login in given.logins]
     if given.app:
         prefixes.append(given.app_server)
@@ -207,6 +218,7 @@ def _bare(url: str) -> str:
 
 
 def _log_of_git(sentence: str, log: Log) -> None:
+    """Log a line that git has printed, as a warning if git says that it is one."""
     is_warning = sentence.startswith(("warning: ", "git: warning: "))
     log("warning" if is_warning else "debug", sentence.replace("warning: ", "", 1))
 

@@ -40,30 +40,34 @@ def registry_of(
     `cluster` has the secrets that annotations can use, if Applications are read from a cluster.
     """
     given = settings.registry
+    secret = partial(_registry_secret, cluster) if cluster else None
     logins = Logins(
         environ,
         _given(settings, environ),
-        (lambda namespace, name: cluster().of_registry(namespace, name)) if cluster else None,
+        secret,
         allow_env=given.allow_env,
         allow_exec=given.allow_exec,
         namespace=settings.sources.argocd_namespace,
     )
     entries = read_registries_conf(given.registries_conf) if given.registries_conf else ()
     is_optional = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
+    limits = replace(LIMITS, connect=5.0, silence=15.0, tries=2 if is_optional else 3)
     registry = Registry(
         logins,
         lambda line: log("debug", line),
         entries=entries,
         ca=certificates(settings.access.ca_file),
         cache_dir=given.registry_cache_dir,
-        limits=replace(
-            LIMITS,
-            connect=5.0,
-            silence=15.0,
-            tries=2 if is_optional else 3,
-        ),
+        limits=limits,
     )
     return opened.enter_context(closing(registry))
+
+
+def _registry_secret(
+    cluster: Callable[[], ClusterSecrets], namespace: str, name: str
+) -> Mapping[str, bytes]:
+    """Return the values of a secret with credentials, from a cluster that is opened now."""
+    return cluster().of_registry(namespace, name)
 
 
 def prover_of(
@@ -93,7 +97,9 @@ class WantedProofs:
         secrets: Callable[[], ClusterSecrets | None],
         log: Callable[[str], None],
     ) -> None:
-        """`secrets` has the cluster's secrets, or is None if they cannot be read."""
+        """`given` are the options of the command line. `secrets` returns the cluster's secrets, or
+        None if they cannot be read.
+        """
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
         self._of_secret = cache(self._by_secret)
@@ -109,11 +115,14 @@ class WantedProofs:
         if given.verify:
             self._given = (Asked([_keys(given.verify)]),)
         elif given.verify_identity:
-            who = (Identity(given.verify_identity, given.verify_issuer),)
-            self._given = (Asked([self._keyless()(who, exact=True)]),)
+            identities = (Identity(given.verify_identity, given.verify_issuer),)
+            check = self._keyless()(identities, exact=True)
+            self._given = (Asked([check]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
-        """Return what to check about an image. Raises `TaskError` if a key is not available."""
+        """Return the checks of an image's signatures that are required. Raises `TaskError` if a key
+        is not available.
+        """
         of_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
         return (*self._given, *of_resource, *map(self._of_demand, question.demands))
 
@@ -154,7 +163,8 @@ class WantedProofs:
 
 
 def _keys(name: str, text: str | None = None) -> Check:
-    """Return a check with the keys in a PEM string, or in the file with that name.
+    """Return a check of signatures by public keys in PEM format: those in `text`, or, without it,
+    those in the file called `name`.
 
     Raises `Malformed` and `UsageError`.
     """
@@ -166,7 +176,8 @@ def _keys(name: str, text: str | None = None) -> Check:
 
 
 def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check]:
-    """Return a function that creates a check of identities.
+    """Return a function that creates a check of keyless signatures, which name the identity of the
+    signer instead of a key.
 
     Raises `UsageError` if the required package is missing.
     """

@@ -79,30 +79,38 @@ class RealWorld(World):
         console = None if environ.get("CI") else log.console
         self._shown = console is not None
         self._phase = self._phases(console) if console else nullcontext
+
+        # Argo CD and its cluster
         self._argo = Argo(settings, environ, log, self._opened)
         self._cluster = self._argo if self._argo.kind == "cluster" else None
         self._check_argo()
-        from_cluster = self._cluster.credentials if self._cluster else None
-        self._git = GitClients(settings, environ, log, self._opened, from_cluster)
-        # `once` has a lock, because a run handles its repositories concurrently
-        self._forges = once(self._open_forges)
-        self._registry = once(self._open_registry)
-        if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
-            self._registry()  # fail immediately if a setting is invalid
-        self._lineage = once(self._open_lineage)
-        self._lineage_lock = threading.Lock()
-        if settings.forge.forge or settings.forge.forge_token_file:
-            self._forges()  # fail immediately if a setting is invalid
-        self._signer = signers(settings.commit, self._git.git, self._opened)
         self._follow = once(self._open_follow)
         self._hindered: set[str] = set()  # Applications for which a hindrance was logged
         self._projects: dict[str, Mapping[str, Any]] = {}  # from the manifests, or from Argo CD
+
+        # Git. `once` has a lock, because a run handles its repositories concurrently.
+        from_cluster = self._cluster.credentials if self._cluster else None
+        self._git = GitClients(settings, environ, log, self._opened, from_cluster)
+        self._forges = once(self._open_forges)
+        self._lineage = once(self._open_lineage)
+        self._lineage_lock = threading.Lock()
+
+        # registries
+        self._registry = once(self._open_registry)
         self.always_prove = settings.verify.wanted
         self._prover = once(self._open_prover)
+
+        # Fail immediately if a setting is invalid.
+        if settings.registry != RegistryOptions() or environ.get("IMAGE_UPDATE_REGISTRY_PASSWORD"):
+            self._registry()
+        if settings.forge.forge or settings.forge.forge_token_file:
+            self._forges()
+        self._signer = signers(settings.commit, self._git.git, self._opened)
         if settings.verify != VerifyOptions():
-            self._prover()  # fail immediately if a setting is invalid
+            self._prover()
 
     def _phases(self, console: Any) -> Phase:
+        """Return the function that shows an activity on the terminal while it lasts."""
         from task.wiring.progress import Phases
 
         return Phases(console).phase
@@ -120,7 +128,8 @@ class RealWorld(World):
                 " cluster or argocd"
             )
             raise UsageError("--healthy: cannot tell which Argo CD to query", hint=hint)
-        if settings.rollout.kubernetes_events and not (self._cluster or settings.dry):
+        creates_events = settings.rollout.kubernetes_events and not settings.dry
+        if creates_events and not self._cluster:
             self._log(
                 "warning",
                 "--kubernetes-events: Events cannot be created without a cluster: set"
@@ -135,7 +144,7 @@ class RealWorld(World):
             return list(self._applications())
 
     def _applications(self) -> Iterable[Found]:
-        """Yield the manifests of Applications, and keep those of AppProjects."""
+        """Yield the manifests of Applications, and remember those of AppProjects for later."""
 
         def unsigned(repo: str) -> BareRepository:
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
@@ -165,7 +174,8 @@ class RealWorld(World):
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
         """Return (repository, branch, path) of a file in a Git work tree, or None."""
-        found = find(origin.rpartition(":")[0], self._git.git())
+        file, _, _line = origin.rpartition(":")
+        found = find(file, self._git.git())
         return (found.repo, found.branch, found.path) if found else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
@@ -180,7 +190,10 @@ class RealWorld(World):
         return RepositoryWithProgress(repository, without_login(repo), self._phase)
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
-        """Return the repository, without showing its activities."""
+        """Return the repository, without showing its activities.
+
+        Commits are pushed with git, or, with `--commit-through github`, made by GitHub's API.
+        """
         git = self._git.client(repo, subscription)
         cache = self._settings.git.git_cache_dir
         if self._settings.commit.commit_through != "github":
@@ -257,6 +270,7 @@ class RealWorld(World):
         return self._opened.enter_context(closing(Lineage(self._git.git())))
 
     def _open_registry(self) -> Registry:
+        """Return the client for all registries of the run."""
         from task.wiring.registries import registry_of
 
         # A file may claim any namespace, so secrets are not read if files are among the sources.
@@ -280,8 +294,9 @@ class RealWorld(World):
         return prover_of(self._settings.verify, self._registry, self._key_secrets, self._log)
 
     def _key_secrets(self) -> ClusterSecrets | None:
-        """Return the secrets with public keys, or None if no cluster is available."""
-        return self._argo.secrets() if self._cluster or self._argo.cluster_at_hand() else None
+        """Return the cluster's secrets with public keys, or None if no cluster is available."""
+        has_cluster = self._cluster or self._argo.cluster_at_hand()
+        return self._argo.secrets() if has_cluster else None
 
     def _open_forges(self) -> Forges:
         """Return the run's forges. Raises `UsageError` immediately for invalid Git host options."""
@@ -343,7 +358,8 @@ class RealWorld(World):
             if normal_url(source.repo) != url:
                 continue
             # the project's rules are compared with the URL as the source spells it
-            if keys := keys_wanted(project, source.repo):
+            keys = keys_wanted(project, source.repo)
+            if keys:
                 return keys
         return ()
 
@@ -406,7 +422,9 @@ class RealWorld(World):
         """Refresh Argo CD, and wait for the rollouts."""
         waits = self._settings.rollout.wait
         refreshes = bool(self._argo.kind)
-        if self._settings.dry or not (waits or refreshes):
+        if self._settings.dry:
+            return Followed()
+        if not waits and not refreshes:
             return Followed()
         # Rollouts have a separate display.
         with nullcontext() if waits else self._phase("refreshing Argo CD"):
