@@ -964,7 +964,7 @@ def _also_governed(
     (by_head,) = governed([asked], config_in(head.files), terms.now, changed)
     if by_head.pull_request and not asked.pull_request:
         message = f"the config on {name} requires a pull request"
-        hint = f"use {name} asked the colon in git-branch, as the pull request's base"
+        hint = f"use {name} before the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
     # if the base requires more proofs for a file that only this branch has, the edit is refused
     governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
