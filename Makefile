@@ -27,14 +27,14 @@ check: .venv/.dev ## format, lint, types, layers, code metrics, and quick tests 
 	$(BIN)/python -m pytest --numprocesses auto --quiet -m "not slow and not servers and not real" $(ARGS)
 
 # Measuring coverage triples the CPU time, so slow tests are only measured if they are marked as `measured`. The others
-# often wait for something, so both kinds run at the same time.
+# often wait for something. Meanwhile, the measured tests use the processors.
 test: .venv/.dev ## run all tests with coverage (with CI=true, a missing component is a failure)
 	@$(MAKE) --no-print-directory --jobs=2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=line) measured unmeasured
 
 measured:
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
+	nice $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -13,8 +13,6 @@ from support.runs import WEB, application, manifest, repository, target
 from task.annotations.image_updater import NO_LOOP, ConfigOption, options_of
 from task.schemas import load
 
-pytestmark = pytest.mark.measured
-
 GIT = {"write_back_method": "git"}
 
 
@@ -48,6 +46,7 @@ def rows(apps: Path) -> dict[str, dict[str, Any]]:
     }
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("annotations", "now", "here", "changes"),
     [
@@ -163,6 +162,7 @@ def test_a_missing_branch_does_not_hide_the_other_applications(tmp_path: Path) -
     assert "the branch does not exist" in found["b"]["here"]["because"]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(
     ("secret", "login"),
     [
@@ -195,6 +195,7 @@ def test_the_report_lists_the_logins_for_git_and_the_registry(
     assert ("only for scan" in registry) == (strategy == "semver")
 
 
+@pytest.mark.measured
 def test_the_comparison_is_printed_as_text(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a", "b", "c")
     silent = [application(one, repo) for one in ("b", "c")]

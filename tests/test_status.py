@@ -86,6 +86,7 @@ def keys(found: Any) -> list[str]:
     return [one["application"] for one in found["images"]]
 
 
+@pytest.mark.measured
 def test_status_shows_the_version_in_git_its_hold_and_its_history(scene: Scene) -> None:
     found = scene.status()
     a, b, c = found["images"]
@@ -321,6 +322,7 @@ def test_invalid_fail_on_options_are_usage_errors(
     assert (found.code, message in found.stderr) == (2, True), found.stderr
 
 
+@pytest.mark.measured
 def test_the_newest_tag_that_the_rules_admit_is_shown(tmp_path: Path) -> None:
     with registry_api() as server:
         built = image()

@@ -24,8 +24,6 @@ from task.git.repository.bare import BareRepository
 from task.model import Found
 from task.processes import Bounds
 
-pytestmark = pytest.mark.measured
-
 CHART = {
     "platform/Chart.yaml": "apiVersion: v2\nname: platform\nversion: 0.1.0\n",
     "platform/values.yaml": f"apps: [web, shop]\nimage: {WEB}\n",
@@ -91,6 +89,7 @@ def by_hand(*command: str | Path) -> list[Mapping[str, Any]]:
     return [one.item for one in found_in(made, "") if one.item["kind"] == "Application"]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize("place", ["here", "in Git"])
 def test_a_rendered_chart_equals_the_output_of_helm(
     tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch
@@ -161,6 +160,7 @@ def test_all_rendering_of_a_run_has_one_budget(tmp_path: Path, stand_in: Path) -
             list(local_manifests(str(tmp_path / "platform"), rendering))
 
 
+@pytest.mark.measured
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["here", "in Git"])
 def test_a_rendered_kustomization_equals_the_output_of_kustomize(

@@ -63,6 +63,7 @@ def told(result: Result) -> list[tuple[str, str, str]]:
     return [(one["alias"], one["verdict"], one["rule"]) for one in result.json["decisions"]]
 
 
+@pytest.mark.measured
 def test_a_newer_version_passes_and_is_reported_at_its_line(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     head = scene.change({target("a"): BUMPED})
@@ -110,6 +111,7 @@ def test_the_check_writes_to_neither_the_checkout_nor_the_server(tmp_path: Path)
     assert refs_and_files(scene.here, scene.repo) == before
 
 
+@pytest.mark.measured
 def test_the_merge_with_the_current_tip_of_the_base_is_checked(tmp_path: Path) -> None:
     scene = Scene(tmp_path, {"values.yaml": "a: 1\n"})
     scene.change({"values.yaml": "a: 2\n"})

@@ -20,8 +20,6 @@ from task.cli.app import group, main
 from task.cli.exit_codes import MEANINGS, TABLE
 from task.cli.mistakes import explained
 
-pytestmark = pytest.mark.measured
-
 
 @pytest.mark.parametrize("columns", ["40", "80", "200"])
 @pytest.mark.parametrize("command", commands())
@@ -373,6 +371,7 @@ def test_too_many_open_files_is_a_temporary_failure(
     assert "too many open files" in capsys.readouterr().err
 
 
+@pytest.mark.measured
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
@@ -425,6 +424,7 @@ def test_shell_completion_suggests_values(
     assert "newest-build" in capsys.readouterr().out
 
 
+@pytest.mark.measured
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_help_works_without_utf_8(encoding: str) -> None:

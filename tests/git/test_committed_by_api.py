@@ -191,6 +191,7 @@ LOST = [
 ]
 
 
+@pytest.mark.measured
 @pytest.mark.parametrize(("step", "reply"), LOST)
 def test_a_lost_answer_does_not_duplicate_the_commit(
     server: CommittingGitHub, repo: Path, step: str, reply: Reply
@@ -215,6 +216,7 @@ def test_a_lost_answer_does_not_duplicate_the_commit(
     assert commits(repo) == (2 if step == "base" else 1)
 
 
+@pytest.mark.measured
 def test_a_commit_with_a_lost_answer_is_recognized_below_a_newer_commit(
     server: CommittingGitHub, repo: Path
 ) -> None:
