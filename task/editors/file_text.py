@@ -28,8 +28,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the target's own path, or an alternative spelling if only that file
-    exists.
+    """Return the path to write: the first of the target's own path and its alternative spellings
+    that exists, or else its own path.
 
     AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
     1343).
@@ -43,7 +43,8 @@ def chosen(files: Files, target: Target) -> str:
 def text_of(files: Files, path: str) -> str | None:
     """Return the text of a file, or None if it is absent.
 
-    Raises TargetError if the file must not be edited.
+    Raises TargetError if the file must not be edited: it is not a regular file, it is not text, it
+    is too large, or Git LFS stores it.
     """
     _refuse_file_as_folder(files, path)
     if path not in files:
@@ -153,7 +154,7 @@ def result(
 
 def spelled(image: Image, target: Target, *texts: str) -> str:
     """Return the image's name as spelled in the first of these texts that refers to the image, or
-    else as in the annotation.
+    else as in the target's annotation, or else as in `image`.
     """
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
@@ -177,11 +178,13 @@ def identity_of(name: str) -> str:
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Return whether the entry with this name (in normal form) may belong to the target.
+    """Return whether an entry or a container with this image name (in normal form) may belong to
+    the target's alias, rather than to another alias of the Application.
 
-    Several aliases may track the same image, such as an app and its migration. An alias with an
-    annotated name gets only the entry with that name. An alias without one gets all other entries.
-    `key` is the annotation with the name.
+    Several aliases may track the same image, such as an app and its migration. `key` is the
+    annotation that gives an alias its own name. An alias with that annotation gets only the entry
+    with that name, if another alias tracks the same image. An alias without it gets all entries
+    that no other alias has annotated.
     """
     annotated = identity_of(getattr(target.keys, key))
     if annotated and annotated == name:
@@ -198,7 +201,9 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
 
 
 def refuse_taken(target: Target) -> None:
-    """Raise AnnotationError if another alias's `kustomize.image-name` claims the target's entry."""
+    """Raise AnnotationError if the target's entry is taken: another alias of the Application has
+    annotated its name as `kustomize.image-name`.
+    """
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if not target.others or belongs(name, target, "kustomize_name"):
         return
@@ -213,11 +218,10 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """Return the value for a key that holds the tag.
+    """Return the value for a key that holds the tag: `1.2`, or with a digest `1.2@sha256:…`.
 
-    A digest alone becomes `latest@sha256:…`, as in AIU.
-
-    Charts add a colon before the value, and `name:sha256:…` is not a valid reference.
+    A digest alone becomes `latest@sha256:…`, as in AIU. Charts add a colon before the value, and
+    `name:sha256:…` is not a valid reference.
     """
     if not image.digest:
         return image.tag

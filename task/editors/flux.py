@@ -29,7 +29,9 @@ class ImageValue:
     """
 
     node: Node
-    kind: str  # "tag", "reference", "missing"
+    # "tag": the node is the tag; "reference": it is `name:tag`; "missing": it is the mapping that
+    # lacks `tag`
+    kind: str
     name: str  # the repository, as spelled in the values
 
 
@@ -39,9 +41,11 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image in the values, or else the image in marked scalars.
+    """Return the image in `spec.values`, or else the image in the scalars that setter comments
+    mark.
 
-    Raises TargetError if neither exists.
+    The reading is not sound (it must be rewritten) if the value is not a string. Raises TargetError
+    if the file has no such values and scalars.
     """
     tree = tree_of(files, target.path)
     with about(target.path):
@@ -66,7 +70,9 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new tag in its values and its marked scalars."""
+    """Return the file with the new image in `spec.values` and in the scalars that setter comments
+    mark.
+    """
     path = target.path
     old_tree = tree_of(files, path)
     tree = old_tree
@@ -93,7 +99,7 @@ def _with_image_value(
     image_value: ImageValue,
     image: Image,
 ) -> tuple[Tree, Edit]:
-    """Return the tree with the image in the values, and the edit."""
+    """Return the tree with the new image at its place in `spec.values`, and the edit."""
     node = image_value.node
     key = key_path(tree, node)
     if image_value.kind == "missing":
@@ -108,9 +114,9 @@ def _with_image_value(
 
 
 def _image_value(tree: Tree, target: Target) -> ImageValue | None:
-    """Return the tag's place in the values, or None if there are only markers.
+    """Return where `spec.values` holds the tag, or None if only setter comments mark scalars.
 
-    Raises TargetError if neither exists.
+    Raises TargetError if there is neither.
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
@@ -127,8 +133,8 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
             image_value = _tag(resolved(holder))
             if image_value is not None:
                 return image_value
-    first_marked = next(marked(tree, target, None), None)
-    if first_marked is not None:
+    has_marked_scalars = next(marked(tree, target, None), None) is not None
+    if has_marked_scalars:
         return None
     hint = (
         "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
@@ -158,10 +164,11 @@ def _text_at_path(tree: Tree, root: Node, path: str) -> str:
 
 
 def _tag(holder: Node) -> ImageValue | None:
-    """Return the tag's place in the values of a container, or None if they do not specify an image.
+    """Return where a container's values hold the tag, or None if they do not specify an image.
 
-    The image may have any form that Flux v1 supported: `image: {repository, tag}`, `image: name`
-    next to `tag:`, or `image: name:tag`.
+    `holder` is the mapping with the image, or the image itself. The image may have any form that
+    Flux v1 supported: `image: {repository, tag}`, `image: name` next to `tag:`, or
+    `image: name:tag`.
     """
     is_mapping = holder.kind == "mapping"
     image = value(holder, "image") if is_mapping else holder
@@ -183,10 +190,10 @@ def _tag(holder: Node) -> ImageValue | None:
 
 
 def _tag_in(mapping: Node, name: str) -> ImageValue | None:
-    """Return the `tag` of a mapping, or the mapping itself
-    if it has a repository and no `tag` yet, else None.
+    """Return a mapping's `tag`, or the mapping itself if it has no `tag` yet.
 
-    If `name` is "", the repository is the one in the mapping.
+    `name` is the image's repository, or "" to take it from the mapping. Return None if the mapping
+    has no `tag` and the repository is unknown, or if the `tag` is not a single value.
     """
     if not name:
         repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")

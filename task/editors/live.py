@@ -34,11 +34,11 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 
 
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
-    """Return the target's current image in the source.
+    """Return the target's current image in a source of an Application's manifest.
 
     `index` is the source's position in `spec.sources`, and is ignored if the Application has
-    `spec.source`. Raises `SourceError` for a source that cannot have images, and the editors'
-    AnnotationErrors.
+    `spec.source`. Raises `SourceError` for a source that does not exist or cannot have images, and
+    the editors' AnnotationErrors.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
@@ -53,7 +53,7 @@ def write(
     target: Target,
     image: Image,
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """Return the operations that set the image, and the edits.
+    """Return the operations of a JSON patch that sets the image, and the edits.
 
     Both are empty if the update does not change anything. Raises the same errors as `read`.
     """
@@ -78,7 +78,11 @@ def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
 
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
-    """Return the kind of the override editor for the source, and the source's list."""
+    """Return the kind of override file that is equivalent to the source, such as "helm-override",
+    and the list with the images in it.
+
+    Raises SourceError for any other type of source.
+    """
     kind_and_section = _LISTS.get(source.kind or source.section)
     if kind_and_section is None:
         raise SourceError(
@@ -92,9 +96,10 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 
 
 def _without_git(target: Target, kind: TargetKind) -> Target:
-    """Return the target without its Git-specific parts.
+    """Return the target for the equivalent override file, without its Git-specific parts.
 
-    No elements need to be copied, because a patch keeps all other elements.
+    The source's elements are removed, because they need not be copied into the file: a patch keeps
+    all other elements.
     """
     source = replace(
         target.source,
@@ -143,7 +148,10 @@ def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
 
 
 def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
-    """Return the equivalent override file, and each element's position in `raw`."""
+    """Return the equivalent override file, and the position in `raw` of each of its elements.
+
+    Elements of the wrong type are not in the file. Without elements, there is no file.
+    """
     texts = {}  # by position
     for position, element in enumerate(raw):
         text = _as_yaml(element, section)
@@ -198,9 +206,10 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    The first of the new elements replace those at these positions in the list, and the others are
-    appended. A missing list is added.
+    `positions` are the positions in the source's list of the elements to change. A missing list is
+    added.
     """
+    # The override file's elements keep their order, and new ones are at the end.
     replacing = new_elements[: len(positions)]
     appended = list(new_elements[len(positions) :])
     fields = source.get(section.name)

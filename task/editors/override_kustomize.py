@@ -19,12 +19,12 @@ from task.editors.overrides import (
     Section,
     Stray,
     elements,
-    follow,
-    grow,
     is_copy,
     load,
     places,
     read_lower_layer,
+    with_new_elements,
+    with_updated_copies,
 )
 from task.editors.yaml.edit import require_unshared, splice
 from task.editors.yaml.tree import Node, Tree, resolved
@@ -62,34 +62,40 @@ class KustomizeImage:
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """Parse an entry."""
+    """Parse an entry, such as `name=ghcr.io/acme/api:1.2`."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image's version according to its entries.
+    """Return the image's version according to its entries in the override file. All parts are "" if
+    it has no entry, or if its first entry is only a name.
 
-    The reading is not sound if the entries do not yet replace the name in the manifests with the
-    image.
+    The reading is not sound (the entries must be rewritten) if one of the entries gives a different
+    image, or in the cases that `reading_of` lists.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
     entries = [entry for _, entry in _entries(elements(tree, SECTION))]
     own_entries = [entry for entry in entries if _is_of_image(entry, target)]
-    if not own_entries or live_image(own_entries[0].right) is None:
+    if not own_entries:
         return Reading(file=path)
-    replacements = _replacements(own_entries)
-    reading = reading_of(edited(replacements), replacements, target, path)
+    has_image = live_image(own_entries[0].right) is not None
+    if not has_image:
+        return Reading(file=path)
+    written_entries = _replacements(own_entries)
+    applied_entries = edited(written_entries)  # as `kustomize edit set image` stores them
+    reading = reading_of(applied_entries, written_entries, target, path)
     all_give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
     return replace(reading, sound=reading.sound and all_give_the_image)
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the version in the entries that Argo CD uses if the override file does not have any.
+    """Return the image's version in the layers below the override file, which Argo CD uses if the
+    override file has no list.
 
-    These are the entries of the kustomization file in the source's path, and those of the spec or
-    the common file.
+    These are the entries of the kustomization file in the source's path, and those of the
+    Application's spec or of `.argocd-source.yaml`.
     """
     if target.kind == "kustomize-override":
         lower_entries: list[KustomizeImage] = []
@@ -103,13 +109,13 @@ def read_below(files: Files, target: Target) -> Reading:
     )
 
     folder = target.source.path.strip("/")
-    in_file: list[Replacement] = []
+    file_replacements: list[Replacement] = []
     with suppress(TargetError):  # the file may not exist, or may be in a different repository
-        in_file = kustomization.replacements(files, replace(target, path=folder))
+        file_replacements = kustomization.replacements(files, replace(target, path=folder))
 
-    replacements = in_file
+    replacements = file_replacements
     if lower_replacements:
-        replacements = edited([*in_file, *lower_replacements])
+        replacements = edited([*file_replacements, *lower_replacements])
     if not replacements:
         return Reading()
     return reading_of(replacements, replacements, target, "")
@@ -152,8 +158,9 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
-    """Return whether an entry is for the target's image: either the result is the image,
-    or the entry has the annotated name.
+    """Return whether an entry is for the target's image, and not for another alias of the image.
+
+    Either its result is the image, or it replaces the name in `kustomize.image-name`.
     """
     annotated = target.keys.kustomize_name
     gives_the_image = entry.identity == target.image.identity
@@ -164,11 +171,11 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries for the image, and copies of the spec's
-    other entries.
+    """Return the file with the new version in all entries for the image, and copies of the other
+    entries of the Application's spec or `.argocd-source.yaml`.
 
-    An entry with an origin comment follows its origin, and is removed if the origin is removed. All
-    other entries are kept.
+    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
+    changes, and is removed if the origin is removed. All other entries are kept.
     """
     refuse_taken(target)
     path, tree = load(files, target, SECTION)
@@ -189,9 +196,9 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     with about(path):
         tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
-        tree = grow(tree, SECTION, [entry.text for entry in missing])
+        tree = with_new_elements(tree, SECTION, [entry.text for entry in missing])
         added_keys = {entry.key for entry in missing if not _is_of_image(entry, target)}
-        tree = follow(tree, SECTION, lower_layer, key_of, added_keys)
+        tree = with_updated_copies(tree, SECTION, lower_layer, key_of, added_keys)
 
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
     removed = [entry for entry in wanted_entries if entry not in remaining]
@@ -216,11 +223,12 @@ def _wanted_entries(
     image: Image,
 ) -> list[KustomizeImage]:
     """Return the wanted form of each entry in the file: the image's own entries have the new
-    version, copies follow their origin, and the others are unchanged.
+    version, copies have the content of the entry that they were copied from, and the others are
+    unchanged.
     """
     origins = lower_layer.origins
-    wanted_entries: list[KustomizeImage] = []
-    own_numbers: list[int] = []
+    wanted_entries: list[KustomizeImage] = []  # one for each entry in the file
+    own_numbers: list[int] = []  # the positions of the image's own entries
     for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
         if _is_of_image(entry, target):
             own_numbers.append(number)
@@ -245,8 +253,10 @@ def _wanted_entries(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry that was edited to differ from its origin, and each entry that a
-    hand-written list hides.
+    """Return each entry of the Application's spec or `.argocd-source.yaml` that is changed in the
+    override file without being a copy, and each that a hand-written list hides.
+
+    Entries that an alias of the Application writes are not included.
     """
     if target.carry is False:
         return ()
@@ -282,12 +292,14 @@ def _key(entry: KustomizeImage) -> str:
     return f"kustomize.images[{entry.left or name}]"
 
 
-# by key: the entry, and its origin comment
+# The entries of the spec or the common file, by key: the entry, and the comment of its copies.
 Origins = Mapping[str, tuple[KustomizeImage, str]]
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
-    """Return the entries that Argo CD would use if the override file had none."""
+    """Return the entries that Argo CD would use if the override file had no list: those of the
+    Application's spec or of the common file, `.argocd-source.yaml`.
+    """
 
     def read_common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
         """Return the entries of the common file's list, by key."""
@@ -304,9 +316,10 @@ def _at_version(
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return the image's entry with the new version, keeping the spelling of the image's name.
+    """Return an entry of the image with the new version, keeping the spelling of the image's name.
 
-    An entry that is only the annotated name becomes `name=image`.
+    An entry that is only the annotated name becomes `name=image`. `origins` have other spellings of
+    the image's name.
     """
     originals = [original.right for original, _ in origins.values()]
     full_name = spelled(image, target, entry.right, *originals)
@@ -335,8 +348,10 @@ def _entries_to_append(
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
-    """Return the entries to append to the file's `entries`: those of the lower layer that the file
-    lacks, and the image's own entry if there is none.
+    """Return the entries to append to the file's `entries`.
+
+    These are the lower layer's entries for the image that the file lacks, with the new version; its
+    other entries, if they are copied; and a new entry for the image if there is still none.
     """
     keys_in_file = {entry.key for entry in entries}
     missing = []

@@ -199,7 +199,7 @@ def read_lower_layer(
     return LowerLayer(origins, used=not has_list, copied=copied)
 
 
-def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
+def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
     """Append elements to the section's list, and return the new tree. A missing list is added."""
     if not items:
         return tree
@@ -262,7 +262,7 @@ def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
             yield content_end(tree.text, node)
 
 
-def follow(
+def with_updated_copies(
     tree: Tree,
     section: Section,
     lower_layer: LowerLayer[T],
@@ -544,9 +544,11 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     with about(path):
         tree = _with_values(tree, section, wanted)
         tree = _with_all_fields(tree, section, wanted)
-        tree = grow(tree, section, [_element_data(element, section) for element in missing])
+        tree = with_new_elements(
+            tree, section, [_element_data(element, section) for element in missing]
+        )
         added_names = [element.name for element in missing]
-        tree = follow(tree, section, lower_layer, key_of, added_names)
+        tree = with_updated_copies(tree, section, lower_layer, key_of, added_names)
     new_values = _values_by_name(_parameters(tree, section))
     edits = [
         Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
