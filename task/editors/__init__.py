@@ -47,8 +47,8 @@ class Override(Editor, Protocol):
     """An editor for override files. People edit these files too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element that was edited to differ from its origin, and each element that a
-        hand-written list hides.
+        """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in
+        the override file without being a copy, and each that a hand-written list hides.
         """
 
 
@@ -67,8 +67,8 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return the result of `Override.strays` for an override file,
-    or () for other kinds of targets.
+    """Return the result of `Override.strays` for an override file, or () for other kinds of
+    targets.
     """
     return OVERRIDES[kind].strays(files, target) if kind in OVERRIDES else ()
 

@@ -11,9 +11,9 @@ the spec's lists (argo-cd issue 6665), and an element inherits missing fields fr
 element at the same index. So the file must be self-contained: each element must be complete, and
 each value must be a string.
 
-An element that we copied from the spec or from the common file has a comment with its origin, and
-follows the origin's changes. An element without the comment was written by a person, and is left
-unchanged.
+An element that we copied from the spec or from the common file (`.argocd-source.yaml`) has a
+comment with its origin, such as `# from the Application`, and follows the origin's changes. An
+element without the comment was written by a person, and is left unchanged.
 
 A list without any such comment was written by a person or another tool, such as AIU. It has always
 hidden the spec's other elements from Argo CD, so nothing is copied into it.
@@ -71,9 +71,12 @@ PLUGIN = Section("plugin", "env")
 
 @dataclass(frozen=True)
 class LowerLayer(Generic[T]):
-    """The elements of the spec or the common file, which the override file's list hides."""
+    """The elements of the Application's spec or of the common file (`.argocd-source.yaml`), which
+    the override file's list hides.
+    """
 
-    # by key: each element, and its origin comment
+    # By key: each element, and the comment that a copy of it gets. The element is the origin of its
+    # copies.
     origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
     copied: bool  # whether the override file's list gets copies of the elements it lacks
@@ -83,13 +86,13 @@ class Stray(NamedTuple):
     """An element in the spec or the common file that the override file changes or hides."""
 
     name: str
-    origin: str
+    origin: str  # the comment that a copy of it would have: "# from the Application"
     hidden: bool  # whether the override file lacks the element; otherwise, the value differs
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all spellings of its name, the common file of the folder's
-    Applications, and Helm's values files.
+    """Return the override file in all spellings of its name, the common file
+    (`.argocd-source.yaml`) of the folder's Applications, and for Helm the values files.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, common_path(target)))
     values = target.values if target.kind == "helm-override" else ()
@@ -169,11 +172,12 @@ def read_lower_layer(
 ) -> LowerLayer[T]:
     """Return the elements that Argo CD would use if the override file had no list.
 
-    `spec` has the spec's elements, and `common` reads those of the common file's list.
+    `spec` has the elements of the Application's spec, by key. `common` reads the elements of the
+    common file's list (`.argocd-source.yaml`).
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    origin_comments = set()
+    origin_comments = set()  # of the copies in the override file
     for element in elements(tree, section):
         match = origin_comment(tree, element)
         if match:
@@ -194,13 +198,16 @@ def read_lower_layer(
         origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
 
     copied = target.carry
-    if copied is None:  # a list without origin comments is not ours
-        copied = not has_list or bool(origin_comments)
+    if copied is None:
+        is_own_list = bool(origin_comments)  # a list without origin comments is not ours
+        copied = not has_list or is_own_list
     return LowerLayer(origins, used=not has_list, copied=copied)
 
 
 def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Append elements to the section's list, and return the new tree. A missing list is added."""
+    """Return the tree with these elements at the end of the section's list. A missing list is
+    added.
+    """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
@@ -217,7 +224,9 @@ def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tr
 
 
 def _require_own(tree: Tree, node: Node) -> None:
-    """Raise TargetError if a change of the node would also change another place in the file."""
+    """Raise TargetError if the node is a YAML alias, or shares its value with one, so that a change
+    would also change another place in the file.
+    """
     if node.kind == "alias":
         raise TargetError(
             f"line {tree.line(node)}: *{node.value} refers to a shared list",
@@ -227,10 +236,11 @@ def _require_own(tree: Tree, node: Node) -> None:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the preceding spaces, or None if the element has no
-    such comment or is in flow style.
+    """Return the element's origin comment (`# from the Application`) with the preceding spaces.
+    Group 1 is the comment alone.
 
-    The comment may be on any of the element's lines.
+    The comment may be on any of the element's lines. Return None if there is none, or if the
+    element is in flow style.
     """
     for end_of_value in _comment_positions(tree, element):
         comment = _ORIGIN.fullmatch(tree.text, end_of_value, line_end(tree.text, end_of_value))
@@ -245,7 +255,9 @@ def is_copy(tree: Tree, element: Node) -> bool:
 
 
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
-    """Yield the end of each of the element's values that a comment may follow."""
+    """Yield each position in an element after which a comment may begin: the end of the element, or
+    of each value in it. Yield nothing for an alias, or for an element in flow style.
+    """
     if element.kind == "alias":
         return
     parent = tree.parent(element)
@@ -269,12 +281,12 @@ def with_updated_copies(
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
-    """Remove the copies whose origin is gone, give each other copy its origin comment, and return
-    the new tree.
+    """Return the tree without the copies whose origin is gone, and with the right origin comment on
+    each other copy.
 
-    Copies are the elements with a comment, and the elements whose keys are in `added`. `key_of`
-    returns an element's key, or None for the image's own elements, which do not get a comment. A
-    copy that shares its line with anything else is kept.
+    A copy is an element with an origin comment (`# from the Application`), or an element whose key
+    is in `added`. Its origin is the element with its key in the lower layer. `key_of` returns an
+    element's key, or None for the image's own elements, which lose their comment.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -300,12 +312,13 @@ def _without_outdated_copies(
     lower_layer: LowerLayer[T],
     key_of: KeyOf,
 ) -> Tree:
-    """Return the tree without the copies whose origin is gone."""
+    """Return the tree without the copies whose key is no longer in the lower layer."""
     numbers_to_drop = []
     for number, element in enumerate(elements(tree, section)):
         key = key_of(element)
-        has_origin = key is None or key in lower_layer.origins
-        if not has_origin and is_copy(tree, element):
+        is_of_image = key is None
+        is_outdated = not is_of_image and key not in lower_layer.origins
+        if is_outdated and is_copy(tree, element):
             numbers_to_drop.append(number)
     section_list = _section_list(tree, section)
     if section_list is None or not numbers_to_drop:
@@ -320,9 +333,11 @@ def _comment_change(
     old_comment: re.Match[str] | None,
     new_comment: str,
 ) -> list[Splice]:
-    """Return the splice that gives an element this origin comment, or [] if none is needed.
+    """Return the splice that replaces an element's old origin comment with the new one, or [] if
+    nothing changes.
 
-    A new comment of "" means that the element gets none.
+    `old_comment` is None if there is no old comment, and `new_comment` is "" to remove it. The
+    element does not get a comment if its line already has a person's comment.
     """
     if old_comment is not None:
         if old_comment[1] == new_comment:
@@ -335,7 +350,8 @@ def _comment_change(
         return []
     # A person's comment on the line takes precedence over ours.
     end = line_end(tree.text, start)
-    if not only_blank(tree.text, start, end):
+    has_other_comment = not only_blank(tree.text, start, end)
+    if has_other_comment:
         return []
     return [Splice(start, end, f"  {new_comment}")]
 
@@ -346,9 +362,9 @@ def _section(target: Target) -> Section:
 
 
 def _element_names(target: Target) -> Keys:
-    """Return the names of the image's elements.
+    """Return the names of the image's elements: of parameters, or of plugin variables.
 
-    Raises AnnotationError if no annotation says which element has the tag.
+    Raises AnnotationError if the annotations do not say clearly which element has the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
@@ -361,8 +377,10 @@ def _element_names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the Helm parameters to use: either the parameter for the whole reference, or the
-    parameters for the name and tag.
+    """Return the names of the Helm parameters to write: either of the parameter for the whole
+    reference, or of those for the name, the tag, and the digest ("" if there is none).
+
+    Raises AnnotationError if the name and the tag have the same parameter.
     """
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, the spec takes precedence over name and tag
@@ -379,16 +397,19 @@ def names_of(keys: Keys) -> Keys:
 
 
 def _spec(target: Target) -> Sequence[Parameter]:
-    """Return the elements of the Application's spec. A plugin's variables count as parameters."""
+    """Return the elements of the Application's spec: the Helm parameters, or the plugin's variables
+    as parameters.
+    """
     if _section(target) == HELM:
         return target.source.parameters
     return [Parameter(name, value) for name, value in target.source.env]
 
 
 def _field(element: Node, name: str) -> Node | None:
-    """Return the node of an element's field, or None.
+    """Return the node of an element's field, or None if it is missing.
 
-    Argo CD ignores case in field names.
+    A field with exactly this name comes first. Argo CD ignores case in field names, so otherwise
+    the first one with another case counts.
     """
     element = resolved(element)
     if element.kind != "mapping":
@@ -430,10 +451,11 @@ def _parameter_of_element(element: Node, section: Section) -> Parameter:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the values of the image's elements.
+    """Return the image according to its elements in the override file.
 
-    The reading is not sound if an element appears twice with different values, or if YAML or `helm
-    --set` converts its value to a number or a boolean.
+    The reading is not sound (the elements must be rewritten) if one of the image's elements appears
+    twice with different values, or if YAML or `helm --set` converts its value to a number or a
+    boolean.
     """
     section = _section(target)
     names = _element_names(target)
@@ -445,12 +467,13 @@ def read(files: Files, target: Target) -> Reading:
         known_digest(files, target, names, parameters or target.source.parameters)
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
     texts = _values_by_name(parameters)
-    return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
+    is_sound = own_names.isdisjoint(unsound_names)
+    return reading_of(texts, names, path, sound=is_sound)
 
 
 def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]) -> set[str]:
-    """Return the names of the elements with different values, and of those with a value that YAML
-    or `helm --set` converts to a number or a boolean.
+    """Return the names of the elements that appear twice with different values, and of those with a
+    value that YAML or `helm --set` converts to a number or a boolean.
     """
     unsound_names = set[str]()
     for element in elements(tree, section):
@@ -472,7 +495,11 @@ def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the image in the elements that Argo CD uses while the override file has no list."""
+    """Return the image in the layers below the target: in the elements of the Application's spec
+    or, for an override file without a list, of the spec or the common file.
+
+    If the override file has a list, Argo CD ignores these elements, and all parts are "".
+    """
     parameters = _spec(target)
     if target.kind.endswith("-override"):
         parameters = []
@@ -484,7 +511,9 @@ def read_below(files: Files, target: Target) -> Reading:
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
-    """Return the elements that Argo CD would use if the override file had no list."""
+    """Return the elements that Argo CD would use if the override file had no list: those of the
+    Application's spec or of the common file, `.argocd-source.yaml`.
+    """
     section = _section(target)
     spec = _spec(target)
 
@@ -510,15 +539,17 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Write the image's elements, and copies of the other elements of the spec and the common file.
+    """Return the file with the image's elements, and copies of the other elements of the
+    Application's spec and of the common file (`.argocd-source.yaml`).
 
-    An element with an origin comment follows its origin, and is removed if the origin is removed.
-    All other elements are left unchanged.
+    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
+    changes, and is removed if the origin is removed. All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
+    # wanted, by name: the image's elements, and the copies of the lower layer's elements
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     copies: dict[str, Parameter] = {}
@@ -564,10 +595,10 @@ def _own_elements(
     keys: Keys,
     old_parameters: Sequence[Parameter],
 ) -> Mapping[str, Parameter]:
-    """Return the wanted elements for the image, by name.
+    """Return the wanted elements for the image, by name, such as `image.tag`.
 
     The image's name is spelled as in the file or the spec, if one of them has it. Raises
-    `TargetError` if the digest is set elsewhere.
+    `TargetError` if a key that is not annotated sets a digest.
     """
     is_helm = _section(target) == HELM
     old_digest = ""
@@ -593,7 +624,8 @@ def _own_elements(
     elements_by_name = {}
     for name, text in texts.items():
         clears_digest = name == keys.digest and not text  # the image has no digest
-        if name and (text or clears_digest):
+        is_written = text != "" or clears_digest
+        if name and is_written:
             elements_by_name[name] = Parameter(name, text, force_string=is_helm)
     return elements_by_name
 
@@ -608,7 +640,7 @@ def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
 
 
 def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
-    """Write the wanted values to the fields that exist, and return the new tree.
+    """Return the tree with the wanted values in the fields that exist: `value` and `forcestring`.
 
     A value that is not a string becomes one, even if the element is otherwise left unchanged.
     """
@@ -629,19 +661,21 @@ def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
 
 
 def _with_all_fields(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
-    """Add the missing fields of the elements that are wanted, and return the new tree.
+    """Return the tree with the missing fields of each element for which `wanted` returns content.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
-    while gap := _incomplete_element(tree, section, wanted):
-        element, field, data = gap
+    # Each added line moves the nodes after it, so the tree is searched again.
+    while missing_field := _first_missing_field(tree, section, wanted):
+        element, field, data = missing_field
         tree = add(tree, require_unshared(tree, element), {field: data})
     return tree
 
 
 def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
-    """Return whether a value differs from the wanted one, or is not a string.
+    """Return whether a value differs from the wanted one, or is not a string. If no element is
+    wanted (None), return whether it is neither a string nor null.
 
     A value that is not a string (`1.10`, `true`) breaks the whole Application, even if it was
     written by a person: Argo CD cannot generate the manifests.
@@ -653,12 +687,14 @@ def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
     return current.value != wanted.value or not sound(current)
 
 
-def _incomplete_element(
+def _first_missing_field(
     tree: Tree,
     section: Section,
     wanted: WantedOf,
 ) -> tuple[Node, str, Data] | None:
-    """Return the first element that lacks a field, the missing field, and its value, or None."""
+    """Return an element that lacks a field, the field's name, and its wanted value. Return None if
+    all elements for which `wanted` returns content are complete.
+    """
     for element in elements(tree, section):
         parameter = wanted(tree, element)
         if parameter is None:
@@ -670,8 +706,10 @@ def _incomplete_element(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element that was edited to differ from its origin, and each element that the list
-    hides.
+    """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in the
+    override file without being a copy, and each that a hand-written list hides.
+
+    Elements of the image are not included.
     """
     if target.carry is False:
         return ()
@@ -682,7 +720,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    edited = {}
+    changed: dict[str, Stray] = {}
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
@@ -690,9 +728,9 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
             continue
         original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
-            edited[name] = Stray(name, comment, hidden=False)
+            changed[name] = Stray(name, comment, hidden=False)
     if lower_layer.copied:
-        return tuple(edited.values())
+        return tuple(changed.values())
 
     names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
@@ -700,4 +738,4 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         for name, (_, comment) in origins.items()
         if name not in names_in_file and name not in own_names
     ]
-    return (*edited.values(), *hidden)
+    return (*changed.values(), *hidden)

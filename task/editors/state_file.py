@@ -127,7 +127,7 @@ def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
     """
     fields = _fields(tree, node, alias, _MEMORY)
     rollback_fields = _fields(tree, fields["rollback"], "rollback", _MEANT)
-    rollback = Meant(**_words(tree, rollback_fields))
+    rollback = Meant(**_texts_of_fields(tree, rollback_fields))
     return Memory(
         written=_written(tree, fields["written"], "written"),
         replaced=_text_list(tree, fields["replaced"], "replaced"),
@@ -152,7 +152,7 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     fields = _fields(tree, node, "hold", _HOLD)
     if fields["reason"] is NOTHING:
         raise _line_error(tree, node, "hold has no reason", hint)
-    return Hold(**_words(tree, fields))
+    return Hold(**_texts_of_fields(tree, fields))
 
 
 def _written(tree: Tree, node: Node, key: str) -> Written | None:
@@ -161,8 +161,8 @@ def _written(tree: Tree, node: Node, key: str) -> Written | None:
     Raises TargetError if its sequence is not a number.
     """
     fields = _fields(tree, node, key, _WRITTEN)
-    words = _words(tree, fields)
-    sequence = words["sequence"]
+    texts = _texts_of_fields(tree, fields)
+    sequence = texts["sequence"]
     if sequence and not _SEQUENCE.fullmatch(sequence):
         raise _line_error(
             tree,
@@ -172,25 +172,30 @@ def _written(tree: Tree, node: Node, key: str) -> Written | None:
         )
     build = Build(
         sequence=int(sequence) if sequence else None,
-        **{field: words[field] for field in _BUILD},
+        **{field: texts[field] for field in _BUILD},
     )
-    written = Written(words["tag"], words["digest"], build, words["image-digest"])
+    written = Written(
+        tag=texts["tag"],
+        digest=texts["digest"],
+        build=build,
+        image_digest=texts["image-digest"],
+    )
     return written if written != Written() else None
 
 
-def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
+def _texts_of_fields(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
     """Return the value of each field, with times in UTC. Raises TargetError for an invalid time."""
-    words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
+    texts = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
-        time = words.get(name, "")
+        time = texts.get(name, "")
         if not time:
             continue
         try:
-            words[name] = utc(time)
+            texts[name] = utc(time)
         except Malformed as error:
             problem = f"{name}: {error.message}"
             raise _line_error(tree, fields[name], problem, error.hint) from error
-    return words
+    return texts
 
 
 def _scalar_text(tree: Tree, node: Node, name: str) -> str:
