@@ -99,8 +99,9 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (its header and lines) with the content `text`, or None if the
-    style cannot represent it.
+    """Return the block scalar `old` (its header `|` or `>`, and its lines) with the content `text`.
+    Return None if `old` has no content whose indentation could be copied, or if `text` is not one
+    line without spaces around it.
 
     The header keeps its style and comment. It gets a `-`, because a trailing line break would
     become part of the tag.
@@ -125,7 +126,7 @@ Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """Return the lines of `data` in block style, without line endings.
+    """Return the lines of `data` in block style, without line endings: `["image:", "  tag: v1"]`.
 
     A mapping in a mapping is indented by `step` columns, and a sequence in a mapping by `shift`.
     `width` is the width of the outermost dashes, including the space after each.
@@ -146,13 +147,14 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     indent = " " * width
     for item in data:
         item_lines = block(item, step, shift)
+        # The first line follows the dash, and the others are aligned with it.
         lines += [dash + line for line in item_lines[:1]]
         lines += [indent + line for line in item_lines[1:]]
     return lines
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
-    """Return `data` on one line, in flow style or, with `quote`, as JSON."""
+    """Return `data` on one line, in flow style: `{image: {tag: v1}}`. With `quote`, return JSON."""
     if isinstance(data, str | bool):
         has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
         return _word(data, quote=quote or has_colon)
