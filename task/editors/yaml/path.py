@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # of several, the last is the one whose key has brackets in its name
+    # If there are several, the last one has the key with brackets in its name.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -213,7 +213,7 @@ class _Mappings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        # Both are caches, and all nodes belong to the tree, so that their ids are unique.
+        # Both are caches.
         # by the mapping's id and the key: the value that Helm reads
         self._values: dict[tuple[int, str], Node | None] = {}
         # by the mapping's id, and then by the key: each key node with its value
@@ -223,7 +223,8 @@ class _Mappings:
         """Return the value of a key as Helm reads it, or None. `depth` is the number of merge keys
         around the mapping.
 
-        Raises TargetError if the key has several values, and Helm uses another one than YAML does.
+        Raises TargetError if the last value hides the mapping's own key, or if a merge key hides
+        another merge key's value.
         """
         cache_key = (id(mapping), key)
         if cache_key not in self._values:
@@ -327,7 +328,7 @@ def uses(
 
     With `missing`, yield each path at which a key that is added below the node would be found.
     `missing` is the path from the node to that key. Raises TargetError if there are too many paths,
-    or if an alias on the way is a key.
+    or if the node or an alias on the way is a key.
     """
     # Go up from the node, and from each alias of a node on the way, until the root. Each entry is a
     # node from which to go up, and the path from it down to the shared node or key.
@@ -471,6 +472,7 @@ def _step(
     plain_value = mappings.own(mapping, first_step.name)
     if plain_value is not None and first_step.indices is not None:
         return _item_at(mappings.tree, plain_value, first_step), path[1:]
+    # each value of a key with dots, the indices after the key, and the path below them
     dotted_matches = []
     for step_count in range(2, len(path)):
         for key, indices in _possible_keys(path[:step_count]):
