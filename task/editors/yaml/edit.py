@@ -211,12 +211,12 @@ def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
         return Splice(node.start, end, str(data).lower())
     if node.kind == "alias":
         # replace the alias itself, so that the anchor and its other uses keep their value
-        return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
+        return Splice(node.start, node.end, spell(data, quote=_must_be_quoted(tree, node, data)))
     if node.style in {"|", ">"}:
         return _block_scalar_splice(tree, node, data)
     if is_empty and not node.style:
         return _splice_for_first_value(tree, node, data)
-    spelled = spell(data, node.style, quote=_quotes(tree, node, data))
+    spelled = spell(data, node.style, quote=_must_be_quoted(tree, node, data))
     return Splice(node.start, end, _anchor_and_tag(tree, node, start) + spelled)
 
 
@@ -226,7 +226,7 @@ def _splice_for_first_value(tree: Tree, node: Node, text: str) -> Splice:
         properties = _anchor_and_tag(tree, node, node.end).rstrip()
         return Splice(node.start, node.end, f"{properties} {spell(text)}".lstrip())
     position = position_of_missing_value(tree, node)  # after the `:` or the `-`
-    return Splice(position, position, " " + spell(text, quote=_quotes(tree, node, text)))
+    return Splice(position, position, " " + spell(text, quote=_must_be_quoted(tree, node, text)))
 
 
 def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
@@ -252,7 +252,7 @@ def _anchor_and_tag(tree: Tree, node: Node, start: int) -> str:
     return f"&{node.anchor} " if node.anchor else ""
 
 
-def _quotes(tree: Tree, node: Node, text: str) -> bool:
+def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
     """Return whether the value needs quotes at its position in flow style (`{a: b}`) or JSON.
 
     It needs them if it contains a colon, if a colon is directly before it, or if the keys around it

@@ -120,8 +120,8 @@ def less(value: Any, other: Any) -> bool:
     return bool(value < other)
 
 
-def length(value: Any) -> int:
-    """Run `len`: return the length of a list or map, or of a string in bytes."""
+def length_of(value: Any) -> int:
+    """Run `len`: return the length_of of a list or map, or of a string in bytes."""
     if isinstance(value, str):
         return len(go_bytes(value))
     if kind(value) or value is None or named(value) == "struct":
@@ -141,15 +141,15 @@ def index(value: Any, *keys: Any) -> Any:
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
-            value = raw[position(key, len(raw) - 1)]
+            value = raw[checked_position(key, len(raw) - 1)]
         elif named(value) == "list":
-            value = value[position(key, len(value) - 1)]
+            value = value[checked_position(key, len(value) - 1)]
         else:
             raise FailedTemplate(f"can't index {named(value)}")
     return value
 
 
-def position(key: Any, last: int) -> int:
+def checked_position(key: Any, last: int) -> int:
     """Return the index after checking that it is an integer from 0 to `last`."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
@@ -166,18 +166,18 @@ def cut(value: Any, *bounds: Any) -> Any:
     if len(bounds) > most_bounds:
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
     if is_string:
-        return go_text(_cut(go_bytes(value), bounds))
+        return go_text(_slice_of(go_bytes(value), bounds))
     if named(value) != "list":
         raise FailedTemplate(f"can't slice {named(value)}")
-    return _cut(value, bounds)
+    return _slice_of(value, bounds)
 
 
-def _cut(value: Any, bounds: Sequence[Any]) -> Any:
+def _slice_of(value: Any, bounds: Sequence[Any]) -> Any:
     """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity, which must
     not be less than `high`.
     """
-    # unlike an index, a bound may be the length itself
-    positions = [position(bound, len(value)) for bound in bounds]
+    # unlike an index, a bound may be the length_of itself
+    positions = [checked_position(bound, len(value)) for bound in bounds]
     defaults = [0, len(value), len(value)]
     low, high, capacity = [*positions, *defaults[len(positions) :]]
     if low > high or high > capacity:
@@ -186,18 +186,18 @@ def _cut(value: Any, bounds: Sequence[Any]) -> Any:
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js`, or `urlquery` as one string."""
+    """Return the arguments of `escape_for_html`, `js`, or `urlquery` as one string."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed(value) if value is None else value for value in values])
 
 
-def html(*values: Any) -> str:
-    """Run `html`. Python's `html.escape` is different: it writes `&quot;`."""
+def escape_for_html(*values: Any) -> str:
+    """Run `escape_for_html`. Python's `escape_for_html.escape` is different: it writes `&quot;`."""
     return _as_one_text(values).translate(HTML)
 
 
-def script(*values: Any) -> str:
+def escape_for_javascript(*values: Any) -> str:
     """Run `js`: escape a value for a JavaScript string."""
     escaped = []
     for letter in _as_one_text(values):
@@ -210,39 +210,39 @@ def script(*values: Any) -> str:
     return "".join(escaped)
 
 
-def query(*values: Any) -> str:
-    """Run `urlquery`: escape a value for a URL query."""
+def escape_for_url_query(*values: Any) -> str:
+    """Run `urlquery`: escape a value for a URL escape_for_url_query."""
     return quote_plus(go_bytes(_as_one_text(values)))
 
 
-def formatted(form: Any, *values: Any) -> str:
+def run_printf(form: Any, *values: Any) -> str:
     """Run `printf`."""
     if not isinstance(form, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(form)}")
     return sprintf(form, values)
 
 
-def no_call(*_values: Any) -> Any:
+def refuse_call(*_values: Any) -> Any:
     """Run `call`, which always fails, because the data does not contain functions."""
     raise FailedTemplate("there is no function to call")
 
 
 BUILTINS: dict[str, Builtin] = {
-    "call": Builtin(no_call, 1),
+    "call": Builtin(refuse_call, 1),
     "eq": Builtin(equal, 1),
     "ge": Builtin(lambda value, other: not less(value, other), 2, 2),
     "gt": Builtin(lambda value, other: not (less(value, other) or equal(value, other)), 2, 2),
-    "html": Builtin(html, 0),
+    "escape_for_html": Builtin(escape_for_html, 0),
     "index": Builtin(index, 1),
-    "js": Builtin(script, 0),
+    "js": Builtin(escape_for_javascript, 0),
     "le": Builtin(lambda value, other: less(value, other) or equal(value, other), 2, 2),
-    "len": Builtin(length, 1, 1),
+    "len": Builtin(length_of, 1, 1),
     "lt": Builtin(less, 2, 2),
     "ne": Builtin(lambda value, other: not equal(value, other), 2, 2),
     "not": Builtin(lambda value: not truth(value), 1, 1),
     "print": Builtin(lambda *values: sprint(values), 0),
-    "printf": Builtin(formatted, 1),
+    "printf": Builtin(run_printf, 1),
     "println": Builtin(lambda *values: sprintln(values), 0),
     "slice": Builtin(cut, 1),
-    "urlquery": Builtin(query, 0),
+    "urlquery": Builtin(escape_for_url_query, 0),
 }
