@@ -86,7 +86,10 @@ def malformed(line: int, problem: str) -> Malformed:
 
 
 def scan(text: str) -> list[Token]:
-    """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
+    """Return the tokens of a template: its texts, the tokens of its actions, and `end of text`.
+
+    Comments have no tokens. Raises Malformed with the line.
+    """
     line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
     position = 0
@@ -109,7 +112,9 @@ def scan(text: str) -> list[Token]:
 
 
 def _end_of_comment(text: str, start: int, line: int) -> int:
-    """Return the position after a comment's closing delimiter."""
+    """Return the position after the closing delimiter of the comment that starts here. Raises
+    Malformed if there is none.
+    """
     end = text.find("*/", start + len("/*"))
     if end < 0:
         raise malformed(line, "unclosed comment")
@@ -120,9 +125,11 @@ def _end_of_comment(text: str, start: int, line: int) -> int:
 
 
 def _action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
-    """Append the tokens of the action at this position, and return the position after it.
+    """Append the tokens of the action at this position to `tokens`, and return the position after
+    the action.
 
-    `line_starts` are the positions at which the template's lines begin.
+    `position` is after the opening delimiter. `line_starts` are the positions at which the
+    template's lines begin. Raises Malformed for an invalid or unclosed action.
     """
     tokens.append(Token("open", "{{", bisect_right(line_starts, position)))
     while position < len(text):
@@ -150,7 +157,12 @@ def _ends_name(text: str, position: int) -> bool:
 
 
 def _token(match: re.Match[str], line: int, column: int) -> Token:
-    """Return the token that matched. Raises Malformed for an unfinished or invalid one."""
+    """Return the token for a match of the pattern `ACTION`.
+
+    Its kind is the name of the group that matched, except that a keyword is its own kind, and a
+    trim marker has the kind "close". Raises Malformed for an unfinished string and for an invalid
+    name.
+    """
     kind = str(match.lastgroup)
     text = match[kind]
     if kind == "other" and text in UNFINISHED:
@@ -199,9 +211,10 @@ def character(literal: str) -> int:
 
 
 def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
-    """Return the bytes of each escape in a literal's body, and of the text between the escapes.
+    r"""Return the bytes of each escape (such as `\n`) in a literal's body, and of each text between
+    the escapes, in order.
 
-    The `literal` is the body with its quotes, for messages.
+    The `literal` is the body with its quotes, for messages. Raises Malformed for an invalid escape.
     """
     pieces: list[bytes] = []
     start = 0
