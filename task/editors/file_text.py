@@ -74,7 +74,8 @@ def _refuse_file_as_folder(files: Files, path: str) -> None:
     """
     parent = posixpath.dirname(path)
     while parent:
-        if parent in files and files[parent].mode in {*_FILES, *_LINKS}:
+        is_file_or_link = parent in files and files[parent].mode in {*_FILES, *_LINKS}
+        if is_file_or_link:
             kind, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
             raise TargetError(
                 f"{parent} is {kind}, not a folder",
@@ -110,17 +111,20 @@ def tree_of(files: Files, path: str) -> Tree:
         raise error.about(path) from error
 
 
-def single(tree: Tree) -> Node:
-    """Return the root of the only document. Raises TargetError, like `first`."""
+def root_of_only_document(tree: Tree) -> Node:
+    """Return the root of the only document.
+
+    Raises TargetError if there are several documents, or if the root is neither a mapping nor null.
+    """
     if len(tree.roots) > 1:
         raise TargetError(
             f"has {len(tree.roots)} YAML documents",
             hint="keep only one document; the others are not read",
         )
-    return first(tree)
+    return root_of_first_document(tree)
 
 
-def first(tree: Tree) -> Node:
+def root_of_first_document(tree: Tree) -> Node:
     """Return the root of the first document.
 
     Raises TargetError if it is neither a mapping nor null.
@@ -132,27 +136,28 @@ def first(tree: Tree) -> Node:
     raise TargetError(f"is {kind} at its root, not a mapping", hint="use `key: value` lines")
 
 
-def result(
+def result_of_write(
     files: Files,
     path: str,
     text: str,
     edits: Sequence[Edit],
 ) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the result of an editor's `write`: the file with its new text and old mode,
-    and the edits.
+    """Return the result of an editor's `write`: the file at `path` with its new text and old mode,
+    and the edits that changed a value.
 
-    Both are empty if the text is unchanged. If only quotes or a comment changed, the first edit
-    shows where.
+    Both are empty if the text is unchanged. If only quotes or a comment changed, the first of
+    `edits` is returned, to show where.
     """
     old_file = files.get(path, File(""))
     if text == old_file.text:
         return {}, ()
     new_file = File(text, old_file.mode)
     changing_edits = [edit for edit in edits if edit.old != edit.new]
-    return {path: new_file}, tuple(changing_edits or edits[:1])
+    first_edit = edits[:1]  # if there is one
+    return {path: new_file}, tuple(changing_edits or first_edit)
 
 
-def spelled(image: Image, target: Target, *texts: str) -> str:
+def name_as_spelled(image: Image, target: Target, *texts: str) -> str:
     """Return the image's name as spelled in the first of these texts that refers to the image, or
     else as in the target's annotation, or else as in `image`.
     """
@@ -200,7 +205,7 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
     return target.image.identity not in identities_of_others
 
 
-def refuse_taken(target: Target) -> None:
+def refuse_taken_entry(target: Target) -> None:
     """Raise AnnotationError if the target's entry is taken: another alias of the Application has
     annotated its name as `kustomize.image-name`.
     """

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from task.editors.file_text import about, result, split_tag, tag_value, tree_of
-from task.editors.manifests import first_parts, marked
+from task.editors.file_text import about, result_of_write, split_tag, tag_value, tree_of
+from task.editors.manifests import first_parts, marked_scalars
 from task.editors.yaml.edit import add, require_unshared, splice, with_texts
 from task.editors.yaml.path import find, find_all, key_path, parse_path
-from task.editors.yaml.spelling import sound
+from task.editors.yaml.spelling import reads_as_string
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image
@@ -51,7 +51,7 @@ def read(files: Files, target: Target) -> Reading:
     with about(target.path):
         image_value = _image_value(tree, target)
     if image_value is None:
-        name, tag, digest = first_parts([hit.old for hit in marked(tree, target, None)])
+        name, tag, digest = first_parts([hit.old for hit in marked_scalars(tree, target, None)])
         return Reading(name, tag, digest, file=target.path)
     name = image_value.name
     if image_value.kind == "missing":
@@ -66,7 +66,7 @@ def read(files: Files, target: Target) -> Reading:
         if reference is not None:
             tag = reference.tag
             digest = reference.digest
-    return Reading(name, tag, digest, sound=sound(node), file=target.path)
+    return Reading(name, tag, digest, sound=reads_as_string(node), file=target.path)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
@@ -85,12 +85,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 edits.append(edit)
 
         outdated = [
-            hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new
+            hit
+            for hit in marked_scalars(tree, target, image)
+            if resolved(hit.node).value != hit.new
         ]
         edits += [hit.edit(path, tree) for hit in outdated]
         changes = [(require_unshared(tree, hit.node), hit.new) for hit in outdated]
         tree = splice(tree, changes)
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _with_image_value(
@@ -130,10 +132,10 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
         # path in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
-            image_value = _tag(resolved(holder))
+            image_value = _image_value_in(resolved(holder))
             if image_value is not None:
                 return image_value
-    has_marked_scalars = next(marked(tree, target, None), None) is not None
+    has_marked_scalars = next(marked_scalars(tree, target, None), None) is not None
     if has_marked_scalars:
         return None
     hint = (
@@ -163,7 +165,7 @@ def _text_at_path(tree: Tree, root: Node, path: str) -> str:
     return node.value if node else ""
 
 
-def _tag(holder: Node) -> ImageValue | None:
+def _image_value_in(holder: Node) -> ImageValue | None:
     """Return where a container's values hold the tag, or None if they do not specify an image.
 
     `holder` is the mapping with the image, or the image itself. The image may have any form that
@@ -173,23 +175,23 @@ def _tag(holder: Node) -> ImageValue | None:
     is_mapping = holder.kind == "mapping"
     image = value(holder, "image") if is_mapping else holder
     if image is None:
-        return _tag_in(holder, "")
+        return _tag_of_mapping(holder, "")
     image_node = resolved(image)
     if image_node.kind == "mapping":
-        return _tag_in(image_node, "")
+        return _tag_of_mapping(image_node, "")
     if image_node.kind != "scalar":
         return None
     reference = live_image(image_node.value)
     if reference is None:
         return None
     if is_mapping and not reference.tag:
-        separate_tag = _tag_in(holder, image_node.value)
+        separate_tag = _tag_of_mapping(holder, image_node.value)
         if separate_tag and separate_tag.kind == "tag":
             return separate_tag
     return ImageValue(image, "reference", reference.name)
 
 
-def _tag_in(mapping: Node, name: str) -> ImageValue | None:
+def _tag_of_mapping(mapping: Node, name: str) -> ImageValue | None:
     """Return a mapping's `tag`, or the mapping itself if it has no `tag` yet.
 
     `name` is the image's repository, or "" to take it from the mapping. Return None if the mapping

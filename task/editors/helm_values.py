@@ -23,17 +23,26 @@ from typing import NamedTuple
 from task.editors.file_text import (
     about,
     chosen,
-    first,
     identity_of,
-    result,
+    result_of_write,
+    root_of_first_document,
     split_tag,
     tag_value,
     text_of,
     tree_of,
 )
 from task.editors.yaml.edit import add, has_text, splice
-from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
-from task.editors.yaml.spelling import Data, sound
+from task.editors.yaml.path import (
+    Segment,
+    entries,
+    find,
+    item_at_indices,
+    locate,
+    parse_path,
+    path_text,
+    paths_of_uses,
+)
+from task.editors.yaml.spelling import Data, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, walk
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
@@ -60,12 +69,12 @@ def places(target: Target) -> tuple[Place, ...]:
     and the chart's lock file.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
-    lock = _lock(target.path)
+    lock = _lock_path(target.path)
     locks = [Place(lock, "exists")] if lock else []
     return (*map(Place, paths), *locks)
 
 
-def _lock(path: str) -> str:
+def _lock_path(path: str) -> str:
     """Return the path of the lock file for the dependencies in this file, or ""."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
@@ -88,7 +97,9 @@ def read(files: Files, target: Target) -> Reading:
             if node is not None:
                 nodes[key] = node
     # In Helm, spaces around a quoted tag are part of the tag.
-    is_sound = all(sound(node) and node.value == node.value.strip() for node in nodes.values())
+    is_sound = all(
+        reads_as_string(node) and node.value == node.value.strip() for node in nodes.values()
+    )
     texts = {key: node.value for key, node in nodes.items()}
     if not keys.spec:
         texts = {key: text.strip() for key, text in texts.items()}
@@ -149,9 +160,9 @@ def _used_keys(keys: Keys) -> Keys:
 def _scalar_at(tree: Tree, key: str) -> Node | None:
     """Return the scalar at a key path, or None if it is missing or null.
 
-    Raises TargetError if a scalar cannot be written there.
+    Raises TargetError if the value is a list or a mapping, or if the key cannot be added.
     """
-    root = first(tree)
+    root = root_of_first_document(tree)
     path = parse_path(key)
     if root.null:
         return None
@@ -171,7 +182,8 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the values file with the image at its keys. A missing file is created.
 
-    The tag is written before the name, as in AIU.
+    The tag is written before the name, as in AIU. The name's key is written only if it is annotated
+    or has a value. Raises TargetError if an edit would change a locked chart dependency.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -184,7 +196,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
             is_default_name_key = key == keys.name and not target.keys.name
-            if is_default_name_key and not old:
+            has_old_value = old != ""
+            if is_default_name_key and not has_old_value:
                 # neither an annotation nor the file has a key for the name, so only the tag is
                 # written
                 continue
@@ -192,7 +205,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             tree = _with_value(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
     _refuse_locked(files, path, edits)
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _new_value(
@@ -202,7 +215,9 @@ def _new_value(
     target: Target,
     image: Image,
 ) -> str:
-    """Return a key's value after the update."""
+    """Return a key's value after the update: the tag, the digest, the whole reference, or the name,
+    depending on which of the `keys` it is. `old` is its value before.
+    """
     if key == keys.tag:
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
@@ -215,7 +230,7 @@ def _new_value(
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
     """Raise `TargetError` if an edit changes the version of a locked chart dependency."""
-    lock = _lock(path)
+    lock = _lock_path(path)
     if lock not in files:
         return
     for edit in edits:
@@ -242,7 +257,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     tree = tree_of(files, path)
     shared_keys: list[str] = []
     with about(path):
-        if first(tree).null:
+        if root_of_first_document(tree).null:
             return ()
         for key in filter(None, (keys.spec or keys.tag, keys.digest)):
             shared_keys += _keys_that_change_too(tree, key, target)
@@ -259,7 +274,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        root = first(tree)
+        root = root_of_first_document(tree)
         if not tree.roots:
             return ()
         missing_keys = []
@@ -355,7 +370,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
         return ()
     own_path = key.replace("\\.", ".")
     other_paths = []
-    for other_steps in uses(tree, tree.root, node, missing):
+    for other_steps in paths_of_uses(tree, tree.root, node, missing):
         other_path = path_text(other_steps)
         if other_path == own_path:
             continue
@@ -401,15 +416,15 @@ def _may_change_too(
     ]
     if path_text(other_steps) in other_tags_of_image:
         return True
-    return _names_image(tree, other_steps[:-1], target)
+    return _contains_image_name(tree, other_steps[:-1], target)
 
 
-def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
+def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
     """Return whether the mapping at these steps contains the target's image name, with or without
     its registry.
     """
-    name, registry = _named_in(tree, mapping, target)
-    if not name:
+    name, registry = _name_and_registry_in(tree, mapping, target)
+    if not name:  # no key for it
         return False
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
@@ -418,7 +433,9 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
     return not registry and name == short_name
 
 
-def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
+def _name_and_registry_in(
+    tree: Tree, mapping: Sequence[Segment], target: Target
+) -> tuple[str, str]:
     """Return the image's name and registry in the mapping at these steps, from keys such as
     `repository` and `registry`. A missing value is "".
     """
@@ -449,10 +466,10 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        if keys.spec or first(tree).null:
+        if keys.spec or root_of_first_document(tree).null:
             return "", ""
         mapping = parse_path(keys.tag)[:-1]
-        name, registry = _named_in(tree, mapping, target)
+        name, registry = _name_and_registry_in(tree, mapping, target)
     _, repository = split_registry(name)
     _, own_repository = split_registry(target.image.name)
     if not registry or repository != own_repository:
@@ -529,13 +546,13 @@ def _digests_next_to(
     # Parsing is slow, and most layers do not set a digest.
     if any(_SET.search(layer.text) for layer in layers):
         for layer in layers:
-            digests |= _in_text(layer, steps)
+            digests |= _digests_in_layer(layer, steps)
     for parameter in parameters:
-        digests |= _in_parameter(parameter, steps)
+        digests |= _digest_in_parameter(parameter, steps)
     return digests
 
 
-def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
+def _digest_in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
     """Return the digest that a parameter sets for the tag at these steps, by its full key. The
     result is empty if the parameter is not next to one of the steps, or is not a digest.
     """
@@ -557,7 +574,9 @@ class _ValuesLayer(NamedTuple):
 
     path: str  # "" for `helm.values`
     text: str
-    lacking: int  # the number of leading steps of a key path that are not in the text
+    # The number of steps at a key path's beginning that are not in the text: 1 for the file of a
+    # chart in `charts/`, or else 0.
+    missing_steps: int
 
 
 class _Digest(NamedTuple):
@@ -588,7 +607,7 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
 
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
-def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
+def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
     """Return the digests for the tag at these steps in one layer of values, by full key. The result
     is empty if the layer is not YAML.
     """
@@ -597,7 +616,7 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
         tree = parse(layer.text)
         # Look next to each step on the way to the tag. `node` is the mapping that has the step.
         node: Node | None = tree.root
-        for level in range(layer.lacking, len(steps)):
+        for level in range(layer.missing_steps, len(steps)):
             if node is None or node.kind != "mapping":
                 break
             siblings = entries(node)
@@ -611,7 +630,7 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
                 full_key = path_text((*steps[:level], Segment(name)))
                 digests[full_key] = _Digest(value, layer.path, where)
             step = steps[level]
-            next_node = item(siblings.get(step.name), step.indices or ())
+            next_node = item_at_indices(siblings.get(step.name), step.indices or ())
             node = resolved(next_node) if next_node else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}

@@ -17,15 +17,15 @@ from task.editors.file_text import (
     about,
     belongs,
     identity_of,
-    refuse_taken,
-    result,
-    single,
-    spelled,
+    name_as_spelled,
+    refuse_taken_entry,
+    result_of_write,
+    root_of_only_document,
     text_of,
     tree_of,
 )
 from task.editors.yaml.edit import add, drop_key, require_unshared, with_texts
-from task.editors.yaml.spelling import Data, sound
+from task.editors.yaml.spelling import Data, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
@@ -35,7 +35,7 @@ NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry in `images:`. Missing fields are ""."""
+    """An entry in `images:`: it replaces an image's name, tag, or digest. Missing fields are ""."""
 
     name: str
     new: str
@@ -67,7 +67,7 @@ def read(files: Files, target: Target) -> Reading:
     The reading is not sound (the entries must be rewritten) in the cases that `reading_of` lists,
     or if a `newTag` is not a string.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = _load(files, target)
     entry_nodes = _entries_of_image(tree, target)
     if not entry_nodes:
@@ -76,7 +76,7 @@ def read(files: Files, target: Target) -> Reading:
     reading = reading_of(entries, entries, target, path)
     for node in entry_nodes:
         for tag_node in values(node, "newTag"):
-            is_string = sound(resolved(tag_node))
+            is_string = reads_as_string(resolved(tag_node))
             if not is_string:
                 reading = replace(reading, sound=False)
     return reading
@@ -210,7 +210,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     A file may have several entries with the same name (AIU also replaces all of them). Kustomize
     applies them in order.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = _load(files, target)
     old_versions = _versions_of_entries(tree, target)
     annotated = identity_of(target.keys.kustomize_name)
@@ -224,7 +224,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits = [
         Edit(path, key, old_versions.get(key, ""), version) for key, version in new_versions.items()
     ]
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
@@ -251,10 +251,10 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
         )
     tree = tree_of(files, path)
     with about(path):
-        root = single(tree)
+        root = root_of_only_document(tree)
         _refuse_other_spelling(tree, root, ("images",))
         images = resolved_value(root, "images")
-        if images and images.kind != "sequence" and not images.null:
+        if images and not images.null and images.kind != "sequence":
             raise TargetError("images is not a list", hint="use a list of {name, newTag}")
     return path, tree
 
@@ -270,7 +270,8 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
     """
     for key, _ in pairs(mapping):
         for name in known:
-            if key.value != name and key.value.lower() == name.lower():
+            differs_only_in_case = key.value != name and key.value.lower() == name.lower()
+            if differs_only_in_case:
                 problem = f"Kustomize reads {key.value!r} as {name}, but other tools do not"
                 raise TargetError(f"line {tree.line(key)}: {problem}", hint=f"use {name}")
 
@@ -282,8 +283,11 @@ def _all_entries(tree: Tree) -> list[Node]:
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
-    """Return the entries for the image: by name, by `kustomize.image-name`, or because their
-    `newName` is the image.
+    """Return the nodes of the entries for the image. Their `name` is the image or the annotated
+    `kustomize.image-name`, or their `newName` is the image.
+
+    Entries that belong to another alias of the Application are skipped. Raises TargetError if a
+    field has a different case, such as `newtag`.
     """
     wanted_names = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     own_entries = []
@@ -371,7 +375,7 @@ def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     annotated = identity_of(target.keys.kustomize_name)
     has_annotated_name = annotated != "" and identity_of(name) == annotated
     if has_annotated_name and identity_of(current_result) != image.identity:
-        fields["newName"] = spelled(image, target, *target.source.images)
+        fields["newName"] = name_as_spelled(image, target, *target.source.images)
     return fields
 
 
@@ -379,7 +383,7 @@ def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
     """Return the tree with one more entry in `images:`, for the annotated name or else the image.
     A missing list is added.
     """
-    full_name = spelled(image, target, *target.source.images)
+    full_name = name_as_spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full_name
     new_name = full_name if name != full_name else ""
     fields = {"name": name, "newName": new_name, "newTag": image.tag, "digest": image.digest}

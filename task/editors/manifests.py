@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from task.editors.file_text import MODES, about, belongs, spelled, tag_value, text_of
+from task.editors.file_text import MODES, about, belongs, name_as_spelled, tag_value, text_of
 from task.editors.yaml.edit import has_text, line_start, require_unshared, splice
 from task.editors.yaml.path import key_path
-from task.editors.yaml.spelling import sound
+from task.editors.yaml.spelling import reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
 from task.errors import TargetError, TaskError
 from task.image import live_image
@@ -122,7 +122,7 @@ def read(files: Files, target: Target) -> Reading:
     # A scalar may have only a part of the image, such as a marked tag.
     same_tags = all(image.tag in ("", tag) for image in images)
     same_digests = all(image.digest in ("", digest) for image in images)
-    are_strings = all(sound(resolved(hit.node)) for hit in hits)
+    are_strings = all(reads_as_string(resolved(hit.node)) for hit in hits)
     return Reading(
         name,
         tag,
@@ -206,7 +206,9 @@ def manifests_in(files: Files, target: Target) -> Iterator[str]:
 
 
 def _is_in_target(path: str, target: Target) -> bool:
-    """Return whether a path is the target's file, or a manifest in its folder."""
+    """Return whether a path is the target's file, or a YAML or JSON file in the target's folder, or
+    in a subfolder if the target is recursive.
+    """
     if path == target.path:
         return True
     if not path.endswith(SUFFIXES):
@@ -267,11 +269,11 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
     `image` is the new image, or None when only reading.
     """
-    marked_hits = list(marked(tree, target, image))
+    marked_hits = list(marked_scalars(tree, target, image))
     yield from marked_hits
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
         if other.alias:
-            marked_hits += marked(tree, replace(target, alias=other.alias), None)
+            marked_hits += marked_scalars(tree, replace(target, alias=other.alias), None)
     marked_nodes = {id(hit.node) for hit in marked_hits}
 
     identities = {target.image.identity}
@@ -289,7 +291,7 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
             yield Hit(node, old, new)
 
 
-def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
+def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
     """Yield the scalars that a setter comment marks for the target's alias, in document order, such
     as `tag: "1.0" # {"$imagepolicy": "argocd:web:tag"}`.
 
@@ -316,8 +318,9 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _marked_image(part: str, text: str) -> Image:
-    """Return the image in a scalar that holds this part of it: "tag", "digest", "name", or "" for
-    the whole image. Unknown parts of the image are "".
+    """Return the image that a marked scalar's text stands for. Unknown parts of it are "".
+
+    `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
     """
     unknown = Image("", "", "")
     if part == "tag":
@@ -348,8 +351,10 @@ def _value_before(tree: Tree, comment_start: int) -> Node | None:
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
-    """Return the new value of a scalar that holds this part of the image: "tag", "digest", "name",
-    or "" for the whole image.
+    """Return the new value of a marked scalar. The image's name is spelled as in the old value.
+
+    `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
+    Raises TargetError if the part is the digest and the image has none.
     """
     if part == "tag":
         return image.tag or tag_value(image)
@@ -361,7 +366,7 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
                 hint=hint,
             )
         return image.digest
-    name = spelled(image, target, old)
+    name = name_as_spelled(image, target, old)
     return name if part == "name" else replace(image, name=name).reference
 
 

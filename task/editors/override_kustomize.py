@@ -12,7 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from task.editors import kustomization
-from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
+from task.editors.file_text import (
+    about,
+    belongs,
+    identity_of,
+    name_as_spelled,
+    refuse_taken_entry,
+    result_of_write,
+)
 from task.editors.kustomization import Replacement, reading_of
 from task.editors.overrides import (
     LowerLayer,
@@ -74,7 +81,7 @@ def read(files: Files, target: Target) -> Reading:
     The reading is not sound (the entries must be rewritten) if one of the entries gives a different
     image, or in the cases that `reading_of` lists.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
     entries = [entry for _, entry in _entries(elements(tree, SECTION))]
     own_entries = [entry for entry in entries if _is_of_image(entry, target)]
@@ -144,7 +151,9 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
         if image is not None:
             name = entry.left or image.name
             new_name = image.name if entry.left else ""
-            replacements.append(Replacement(name, new_name, image.tag, image.digest))
+            replacements.append(
+                Replacement(name=name, new=new_name, tag=image.tag, digest=image.digest)
+            )
     return replacements
 
 
@@ -177,7 +186,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     A copy has a comment with its origin, the place that it was copied from. It gets the origin's
     changes, and is removed if the origin is removed. All other entries are kept.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
     old_entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
@@ -207,13 +216,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         *(Edit(path, _key(entry), "", entry.text) for entry in missing),
         *(Edit(path, _key(entry), entry.text, "") for entry in removed),
     ]
-    # `result` uses these if only quotes or a comment changed.
+    # `result_of_write` uses these if only quotes or a comment changed.
     unchanged = [
         Edit(path, _key(entry), entry.text, entry.text)
         for entry in wanted_entries
         if _is_of_image(entry, target)
     ]
-    return result(files, path, tree.text, [*edits, *unchanged])
+    return result_of_write(files, path, tree.text, [*edits, *unchanged])
 
 
 def _wanted_entries(
@@ -322,7 +331,7 @@ def _at_version(
     the image's name.
     """
     originals = [original.right for original, _ in origins.values()]
-    full_name = spelled(image, target, entry.right, *originals)
+    full_name = name_as_spelled(image, target, entry.right, *originals)
     left = entry.left
     if not left and entry.identity != image.identity:
         left = target.keys.kustomize_name
@@ -373,6 +382,6 @@ def _entries_to_append(
     if has_own_entry:
         return missing
     originals = [original.right for original, _ in lower_layer.origins.values()]
-    full_name = spelled(image, target, *originals)
+    full_name = name_as_spelled(image, target, *originals)
     own_entry = KustomizeImage(annotated, replace(image, name=full_name).reference)
     return [*missing, own_entry]

@@ -27,7 +27,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from task.editors.file_text import about, chosen, result, single, spelled, tag_value, tree_of
+from task.editors.file_text import (
+    about,
+    chosen,
+    name_as_spelled,
+    result_of_write,
+    root_of_only_document,
+    tag_value,
+    tree_of,
+)
 from task.editors.helm_values import digest_value, known_digest, reading_of
 from task.editors.yaml.edit import (
     Splice,
@@ -41,7 +49,7 @@ from task.editors.yaml.edit import (
     require_unshared,
     splice,
 )
-from task.editors.yaml.spelling import Data, Word, looks_typed, sound
+from task.editors.yaml.spelling import Data, Word, looks_typed, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value
 from task.errors import AnnotationError, TargetError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
@@ -121,35 +129,38 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
     """Return a file's tree. Raises the same errors as `load`."""
     tree = tree_of(files, path)
     with about(path):
-        single(tree)
+        root_of_only_document(tree)
         _section_list(tree, section)
     return tree
 
 
 def _section_list(tree: Tree, section: Section) -> Node | None:
-    """Return the section's list. Return None if the list, the section, or the document is missing
-    or null.
+    """Return the section's list, such as `helm.parameters`. Return None if the list, the section,
+    or the document is missing or null.
+
+    Raises TargetError if one of them has another type, or a key has another case, such as `Helm`.
     """
     node: Node | None = tree.root
     for key in section:  # first the section's name, then the list's
         if node is None or node.null:
             return None
         if node.kind != "mapping":
-            raise _shape(f"{section.name} is not a mapping")
+            raise _wrong_structure(f"{section.name} is not a mapping")
         # Argo CD ignores case in keys, but its merge patch does not: the result would have both
         # `Helm:` and `helm:`.
         for key_node, _ in pairs(node):
-            if key_node.value != key and key_node.value.lower() == key:
-                raise _shape(f"has {key_node.value} where Argo CD expects {key}")
+            has_other_case = key_node.value != key and key_node.value.lower() == key
+            if has_other_case:
+                raise _wrong_structure(f"has {key_node.value} where Argo CD expects {key}")
         node = resolved_value(node, key)
     if node is None or node.null:
         return None
     if node.kind != "sequence":
-        raise _shape(f"{section.name}.{section.list} is not a list")
+        raise _wrong_structure(f"{section.name}.{section.list} is not a list")
     return node
 
 
-def _shape(problem: str) -> TargetError:
+def _wrong_structure(problem: str) -> TargetError:
     """Return the error for a file that does not have the structure of an override file."""
     return TargetError(
         problem,
@@ -396,7 +407,7 @@ def names_of(keys: Keys) -> Keys:
     )
 
 
-def _spec(target: Target) -> Sequence[Parameter]:
+def _spec_elements(target: Target) -> Sequence[Parameter]:
     """Return the elements of the Application's spec: the Helm parameters, or the plugin's variables
     as parameters.
     """
@@ -478,7 +489,7 @@ def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]
     unsound_names = set[str]()
     for element in elements(tree, section):
         value_node = _field(element, "value")
-        if value_node and not sound(resolved(value_node)):
+        if value_node and not reads_as_string(resolved(value_node)):
             unsound_names.add(_text(element, "name"))
     first_values = dict[str, str]()
     for parameter in parameters:
@@ -500,7 +511,7 @@ def read_below(files: Files, target: Target) -> Reading:
 
     If the override file has a list, Argo CD ignores these elements, and all parts are "".
     """
-    parameters = _spec(target)
+    parameters = _spec_elements(target)
     if target.kind.endswith("-override"):
         parameters = []
         lower_layer = _lower_layer(files, replace(target, carry=None))
@@ -515,7 +526,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
     Application's spec or of the common file, `.argocd-source.yaml`.
     """
     section = _section(target)
-    spec = _spec(target)
+    spec = _spec_elements(target)
 
     def read_common(nodes: Sequence[Node]) -> dict[str, Parameter]:
         """Return the elements of the common file's list, by name."""
@@ -556,7 +567,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     if lower_layer.copied:
         copies = {name: element for name, (element, _) in lower_layer.origins.items()}
 
-    def wanted(tree: Tree, element: Node) -> Parameter | None:
+    def wanted_content(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in own_elements:
@@ -573,8 +584,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         element for name, element in {**copies, **own_elements}.items() if name not in old_values
     ]
     with about(path):
-        tree = _with_values(tree, section, wanted)
-        tree = _with_all_fields(tree, section, wanted)
+        tree = _with_values(tree, section, wanted_content)
+        tree = _with_all_fields(tree, section, wanted_content)
         tree = with_new_elements(
             tree, section, [_element_data(element, section) for element in missing]
         )
@@ -585,7 +596,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
         for name in {**new_values, **old_values}
     ]
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _own_elements(
@@ -607,10 +618,10 @@ def _own_elements(
     name_key = keys.spec or keys.name
     spellings = [
         parameter.value
-        for parameter in (*old_parameters, *_spec(target))
+        for parameter in (*old_parameters, *_spec_elements(target))
         if parameter.name == name_key
     ]
-    image_name = spelled(image, target, *spellings)
+    image_name = name_as_spelled(image, target, *spellings)
     if keys.spec:
         texts = {keys.spec: replace(image, name=image_name).reference}
     elif keys.digest:
@@ -639,14 +650,14 @@ def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     return fields
 
 
-def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
+def _with_values(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
     """Return the tree with the wanted values in the fields that exist: `value` and `forcestring`.
 
     A value that is not a string becomes one, even if the element is otherwise left unchanged.
     """
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
-        parameter = wanted(tree, element)
+        parameter = wanted_content(tree, element)
         value_node = _field(element, "value")
         if value_node and _must_be_rewritten(resolved(value_node), parameter):
             text = parameter.value if parameter else resolved(value_node).value
@@ -660,14 +671,14 @@ def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
     return splice(tree, changes)
 
 
-def _with_all_fields(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
-    """Return the tree with the missing fields of each element for which `wanted` returns content.
+def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
+    """Return the tree with the missing fields of each element for which `wanted_content` returns content.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
     # Each added line moves the nodes after it, so the tree is searched again.
-    while missing_field := _first_missing_field(tree, section, wanted):
+    while missing_field := _first_missing_field(tree, section, wanted_content):
         element, field, data = missing_field
         tree = add(tree, require_unshared(tree, element), {field: data})
     return tree
@@ -683,20 +694,20 @@ def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
     if current.kind != "scalar":
         return False
     if wanted is None:
-        return not sound(current) and not current.null
-    return current.value != wanted.value or not sound(current)
+        return not reads_as_string(current) and not current.null
+    return current.value != wanted.value or not reads_as_string(current)
 
 
 def _first_missing_field(
     tree: Tree,
     section: Section,
-    wanted: WantedOf,
+    wanted_content: WantedOf,
 ) -> tuple[Node, str, Data] | None:
     """Return an element that lacks a field, the field's name, and its wanted value. Return None if
-    all elements for which `wanted` returns content are complete.
+    all elements for which `wanted_content` returns content are complete.
     """
     for element in elements(tree, section):
-        parameter = wanted(tree, element)
+        parameter = wanted_content(tree, element)
         if parameter is None:
             continue
         for field, data in _element_data(parameter, section).items():

@@ -212,8 +212,9 @@ def new_version(change: Change) -> str:
 
 
 def old_version(change: Change) -> str:
-    """Return the old version, in the same form as `new_version`: the old tag, or the start of the
-    old digest if the tag is unchanged or missing.
+    """Return the old tag, or the start of the old digest if the tag is unchanged or missing.
+
+    This is `new_version` of the opposite change.
     """
     reverse_change = replace(
         change,

@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from task.editors.yaml.spelling import STRING, Data, Word, block, flow, reblock, sound, spell
+from task.editors.yaml.spelling import (
+    STRING,
+    Data,
+    Word,
+    block,
+    flow,
+    reads_as_string,
+    reblock,
+    spell,
+)
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
@@ -146,7 +155,7 @@ def reads_as(node: Node, data: Data) -> bool:
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
     if isinstance(data, str):
-        return node.value == data and sound(node)
+        return node.value == data and reads_as_string(node)
     if isinstance(data, Mapping):
         if node.kind != "mapping":
             return False
@@ -296,7 +305,7 @@ def has_text(node: Node, text: str) -> bool:
     string for every YAML reader.
     """
     scalar = resolved(node)
-    return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
+    return scalar.kind == "scalar" and scalar.value == text and reads_as_string(scalar)
 
 
 def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:

@@ -139,7 +139,7 @@ def _matches(
         dots_in_key = step_count - 1
         steps_below_key = path[step_count:]
         for key, indices in _possible_keys(path[:step_count]):
-            inner = item(value_of_key(mapping, key), indices)
+            inner = item_at_indices(value_of_key(mapping, key), indices)
             if inner is None:
                 continue
             if not steps_below_key:
@@ -161,7 +161,7 @@ def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, .
         yield prefix + last.text, ()
 
 
-def item(node: Node | None, indices: Sequence[int]) -> Node | None:
+def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
     """Return the item at these indices, one for each list level, or None.
 
     Without indices, return the node.
@@ -318,7 +318,7 @@ class _Mappings:
 _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
 
 
-def uses(
+def paths_of_uses(
     tree: Tree,
     root: Node,
     node: Node,
@@ -391,8 +391,9 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path of keys and list indices. An index belongs to the key before
-    it.
+    """Return the steps of a path of keys and list indices: `a[0]` and `b` for ("a", 0, "b").
+
+    An index without a key before it is skipped.
     """
     steps: list[Segment] = []
     for part in path:
@@ -484,7 +485,7 @@ def _step(
     if len(dotted_matches) > 1:
         raise _ambiguous(path)
     dotted_value, indices, path_below = dotted_matches[0]
-    inner = item(dotted_value, indices)
+    inner = item_at_indices(dotted_value, indices)
     if inner is None:
         return None
     return resolved(inner), path_below

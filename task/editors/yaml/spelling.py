@@ -66,7 +66,7 @@ def plain_safe(text: str) -> bool:
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
-def sound(node: Node) -> bool:
+def reads_as_string(node: Node) -> bool:
     """Return whether every YAML reader reads this scalar as a string."""
     if node.kind != "scalar":
         return False

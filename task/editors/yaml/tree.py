@@ -166,7 +166,7 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    """Return the tree of `text`, not from the cache."""
+    """Return the tree of `text`, not from the cache. Raises TargetError if it is not YAML."""
     without_mark = text.removeprefix("\ufeff")  # the parsers do not count a byte order mark
     shift = len(text) - len(without_mark)
     try:

@@ -20,7 +20,7 @@ from task.templates.go_template.parse import (
     Pipe,
     TemplateCall,
 )
-from task.templates.go_template.printing import Sink, printed
+from task.templates.go_template.printing import Sink, printed_text
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
 # Go turns a panic in a function into an error, so an unusual argument makes the template fail, but
@@ -75,7 +75,7 @@ class Run:
                 value = self.pipe(node.pipe, dot)
                 is_printed = not node.pipe.variables
                 if is_printed:
-                    self.sink.add(self.counted_value(printed(value)))
+                    self.sink.add(self.counted_value(printed_text(value)))
             elif isinstance(node, Jump):
                 return node.kind
             elif isinstance(node, TemplateCall):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
-from task.templates.go_template.printing import printed, sprint, sprintf, sprintln
+from task.templates.go_template.printing import printed_text, sprint, sprintf, sprintln
 from task.templates.go_template.values import FailedTemplate, GoMap, go_bytes, go_text
 
 HTML = str.maketrans(
@@ -202,7 +202,7 @@ def _as_one_text(values: Sequence[Any]) -> str:
     """Return the arguments of `html`, `js`, or `urlquery` as one string, as `print` does."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
-    return sprint([printed(value) if value is None else value for value in values])
+    return sprint([printed_text(value) if value is None else value for value in values])
 
 
 def escape_for_html(*values: Any) -> str:

@@ -104,7 +104,7 @@ def scan(text: str) -> list[Token]:
         if text.startswith("/*", inside):
             position = _end_of_comment(text, inside, line)
         else:
-            position = _action(text, inside, line_starts, tokens)
+            position = _scan_action(text, inside, line_starts, tokens)
     last_line = bisect_right(line_starts, len(text))
     tokens.append(Token("text", text[position:], last_line))
     tokens.append(Token("end of text", "end of text", last_line))
@@ -124,7 +124,7 @@ def _end_of_comment(text: str, start: int, line: int) -> int:
     return close.end()
 
 
-def _action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
+def _scan_action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
     """Append the tokens of the action at this position to `tokens`, and return the position after
     the action.
 
@@ -224,7 +224,7 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
             # Only the literal's own quote may be escaped.
             if escape is None or escape["simple"] in {"'", '"'} - {quote}:
                 raise Malformed(f"invalid escape in {literal[:40]}")
-            pieces.append(_escaped(escape, literal))
+            pieces.append(_bytes_of_escape(escape, literal))
             start = escape.end()
         else:
             next_escape = body.find("\\", start)
@@ -234,7 +234,7 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
     return pieces
 
 
-def _escaped(escape: re.Match[str], literal: str) -> bytes:
+def _bytes_of_escape(escape: re.Match[str], literal: str) -> bytes:
     """Return the bytes that an escape stands for: one byte, or a character in UTF-8.
 
     Raises Malformed for a number that is not a byte or a character.
@@ -273,7 +273,7 @@ def number(literal: str) -> int | float:
     if isnan(value):
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:  # such as 09, for which Go has the same message
+    if not is_float:  # a number such as 09, for which Go has the same message
         raise Malformed(f"integer overflow: {literal}")
     if isinf(value):
         raise Malformed(f"illegal number syntax: {literal}")

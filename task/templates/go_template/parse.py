@@ -107,9 +107,9 @@ Defined = dict[str, tuple[Node, ...]]
 
 
 def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defined]:
-    """Return the nodes of a template, and of the templates it defines.
+    """Return the nodes of a template, and the nodes of each template that it defines, by name.
 
-    Raises a Malformed with the line.
+    `functions` are the names of the known functions. Raises a Malformed with the line.
     """
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
@@ -199,9 +199,9 @@ class Parser:
             end = self.consume_if("end", "else")
             if end is not None:
                 return tuple(nodes), end
-            definition = self.consume_if("define")
-            if definition is not None:
-                self.definition(definition)
+            define_keyword = self.consume_if("define")
+            if define_keyword is not None:
+                self.parse_definition(define_keyword)
             else:
                 nodes.append(self.action())
 
@@ -251,9 +251,15 @@ class Parser:
             )
         del self.variables[outer_count:]
         self.depth -= 1
-        return Block(keyword.kind, pipe, body, else_body, keyword.line)
+        return Block(
+            kind=keyword.kind,
+            pipe=pipe,
+            body=body,
+            else_body=else_body,
+            line=keyword.line,
+        )
 
-    def definition(self, keyword: Token) -> None:
+    def parse_definition(self, keyword: Token) -> None:
         """Parse a `{{define "name"}}` up to its `{{end}}`, and store the template in `defined`.
 
         The keyword has already been consumed. As in Go, a definition must not be inside another
@@ -347,10 +353,10 @@ class Parser:
             if takes_no_value:
                 raise malformed(line, f"non executable command in pipeline stage {stage}")
         return Pipe(
-            tuple(commands),
-            tuple(names),
-            assigns,
-            text,
+            commands=tuple(commands),
+            variables=tuple(names),
+            assigns=assigns,
+            text=text,
         )
 
     def declarations(self, context: str) -> tuple[list[str], bool]:

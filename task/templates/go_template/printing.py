@@ -178,7 +178,11 @@ def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
-    """Format a code point for `%c`, `%q`, or `%U`. As in Go, an invalid one is shown as U+FFFD."""
+    """Format a code point for `%c` (x), `%q` ('x'), or `%U` (U+0078).
+
+    As in Go, an invalid one is shown as the character U+FFFD. Raises FailedTemplate for a `%U` with
+    a precision or a negative value.
+    """
     is_surrogate = 0xD800 <= value < 0xE000
     is_valid = 0 <= value <= 0x10FFFF and not is_surrogate
     letter = chr(value) if is_valid else "\ufffd"
@@ -252,7 +256,8 @@ def sprint(values: Sequence[Any]) -> str:
     sink = Sink()
     previous: Any = ""
     for value in values:
-        if not isinstance(previous, str) and not isinstance(value, str):
+        is_next_to_string = isinstance(previous, str) or isinstance(value, str)
+        if not is_next_to_string:
             sink.add(" ")
         write(sink, PLAIN, "v", value)
         previous = value
@@ -449,7 +454,7 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
             text = f"%!{verb}({type_name(value)}={format_scalar(spec, 'v', value)})"
         sink.add(text)
     else:
-        _write_many(sink, spec, verb, value)
+        _write_collection(sink, spec, verb, value)
 
 
 def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
@@ -459,7 +464,7 @@ def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
         raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
 
 
-def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
+def _write_collection(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
     """Add a list, a map, or a struct to the output. The verb applies to each element."""
     if isinstance(value, GoMap):
         _write_map(sink, spec, verb, value)
@@ -476,7 +481,7 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
-    """Format a map, sorted by key, as Go does."""
+    """Add a map to the output, sorted by key, as Go does: `map[a:1 b:2]`."""
     sink.add("map[")
     for number, (name, element) in enumerate(sorted(value.items())):
         if number > 0:
@@ -488,7 +493,9 @@ def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
 
 
 def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
-    """Format a struct: its values, or with `%+v` also the names of its fields."""
+    """Add a struct to the output: its values (`{1 2}`), or with `%+v` also the names of its fields
+    (`{A:1 B:2}`).
+    """
     sink.add("{")
     for number, (name, element) in enumerate(value.items()):
         if number > 0:
@@ -499,7 +506,7 @@ def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -
     sink.add("}")
 
 
-def printed(value: Any) -> str:
+def printed_text(value: Any) -> str:
     """Return the text that an action prints for a value."""
     if isinstance(value, str):
         return value
