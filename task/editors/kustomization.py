@@ -122,8 +122,8 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return the image that results from an image if Kustomize applies these lists of entries to
-    it, one list after the other.
+    """Return what an image becomes when Kustomize applies these lists of entries to it, one list
+    after the other. A list that does not set a version leaves the image's version unchanged.
     """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)

@@ -76,7 +76,7 @@ def parse_entry(text: str) -> KustomizeImage:
 
 def read(files: Files, target: Target) -> Reading:
     """Return the image's version according to its entries in the override file. All parts are "" if
-    it has no entry, or if its first entry is only a name.
+    it has no entry, or if the right side of its first entry is not an image.
 
     The reading is not sound (the entries must be rewritten) if one of the entries gives a different
     image, or in the cases that `reading_of` lists.
@@ -212,13 +212,13 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
     removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
-        *(Edit(path, _key(new), old.text, new.text) for _, old, new in changes),
-        *(Edit(path, _key(entry), "", entry.text) for entry in missing),
-        *(Edit(path, _key(entry), entry.text, "") for entry in removed),
+        *(Edit(path, _key_in_edit(new), old.text, new.text) for _, old, new in changes),
+        *(Edit(path, _key_in_edit(entry), "", entry.text) for entry in missing),
+        *(Edit(path, _key_in_edit(entry), entry.text, "") for entry in removed),
     ]
     # `result_of_write` uses these if only quotes or a comment changed.
     unchanged = [
-        Edit(path, _key(entry), entry.text, entry.text)
+        Edit(path, _key_in_edit(entry), entry.text, entry.text)
         for entry in wanted_entries
         if _is_of_image(entry, target)
     ]
@@ -241,11 +241,11 @@ def _wanted_entries(
     for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
         if _is_of_image(entry, target):
             own_numbers.append(number)
-            wanted_entries.append(_at_version(entry, origins, target, image))
+            wanted_entries.append(_entry_at_version(entry, origins, target, image))
         elif lower_layer.copied and entry.key in origins and is_copy(tree, node):
             original, _ = origins[entry.key]
             # An entry with the same meaning keeps its spelling.
-            wanted_entries.append(original if _differ(entry, original) else entry)
+            wanted_entries.append(original if _have_different_meanings(entry, original) else entry)
         else:
             wanted_entries.append(entry)
 
@@ -265,7 +265,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return each entry of the Application's spec or `.argocd-source.yaml` that is changed in the
     override file without being a copy, and each that a hand-written list hides.
 
-    Entries that an alias of the Application writes are not included.
+    Entries that an alias of the Application writes do not count as changed.
     """
     if target.carry is False:
         return ()
@@ -282,19 +282,19 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         if not names.isdisjoint(target.managed):  # an alias of the Application writes it
             continue
         original, comment = origins[entry.key]
-        if _differ(entry, original) and not is_copy(tree, node):
-            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=False)
+        if _have_different_meanings(entry, original) and not is_copy(tree, node):
+            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=False)
     if lower_layer.copied:
         return tuple(strays_by_key.values())
 
     keys_in_file = {entry.key for _, entry in entries}
     for key, (entry, comment) in origins.items():
         if key not in keys_in_file and not _is_of_image(entry, target):
-            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=True)
+            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=True)
     return tuple(strays_by_key.values())
 
 
-def _key(entry: KustomizeImage) -> str:
+def _key_in_edit(entry: KustomizeImage) -> str:
     """Return the entry's key in an `Edit`: `kustomize.images[<name>]`."""
     image = live_image(entry.right)
     name = image.name if image else entry.right
@@ -319,7 +319,7 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
     return read_lower_layer(files, target, SECTION, spec_by_key, read_common)
 
 
-def _at_version(
+def _entry_at_version(
     entry: KustomizeImage,
     origins: Origins,
     target: Target,
@@ -338,7 +338,7 @@ def _at_version(
     return KustomizeImage(left, replace(image, name=full_name).reference)
 
 
-def _differ(entry: KustomizeImage, original: KustomizeImage) -> bool:
+def _have_different_meanings(entry: KustomizeImage, original: KustomizeImage) -> bool:
     """Return whether Kustomize treats two entries differently. Other spellings do not count."""
     return _as_kustomize_reads(entry) != _as_kustomize_reads(original)
 
@@ -359,8 +359,9 @@ def _entries_to_append(
 ) -> list[KustomizeImage]:
     """Return the entries to append to the file's `entries`.
 
-    These are the lower layer's entries for the image that the file lacks, with the new version; its
-    other entries, if they are copied; and a new entry for the image if there is still none.
+    These are the entries of the lower layer (the Application's spec or `.argocd-source.yaml`) that
+    the file lacks: those for the image with the new version, and the others if they are copied. If
+    there is still no entry for the image, a new one is added.
     """
     keys_in_file = {entry.key for entry in entries}
     missing = []
@@ -368,7 +369,7 @@ def _entries_to_append(
         if original.key in keys_in_file:
             continue
         if _is_of_image(original, target):
-            missing.append(_at_version(original, lower_layer.origins, target, image))
+            missing.append(_entry_at_version(original, lower_layer.origins, target, image))
         elif lower_layer.copied:
             missing.append(original)
 

@@ -199,7 +199,7 @@ def read_lower_layer(
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
 
-    origins: dict[str, tuple[T, str]] = {}
+    origins: dict[str, tuple[T, str]] = {}  # by key: the element, and the comment of its copies
     # The common file's list also replaces the spec's list.
     is_spec_used = common_list is None
     if is_spec_used or target.carry or FROM_SPEC in origin_comments:
@@ -208,7 +208,7 @@ def read_lower_layer(
         common_elements = common(common_list.children)
         origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
 
-    copied = target.carry
+    copied = target.carry  # set by the user, or None
     if copied is None:
         is_own_list = bool(origin_comments)  # a list without origin comments is not ours
         copied = not has_list or is_own_list
@@ -296,8 +296,9 @@ def with_updated_copies(
     each other copy.
 
     A copy is an element with an origin comment (`# from the Application`), or an element whose key
-    is in `added`. Its origin is the element with its key in the lower layer. `key_of` returns an
-    element's key, or None for the image's own elements, which lose their comment.
+    is in `added`. Its origin is the element with its key in the lower layer, which is the spec or
+    the common file. `key_of` returns an element's key, or None for the image's own elements, which
+    lose their comment.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -323,7 +324,9 @@ def _without_outdated_copies(
     lower_layer: LowerLayer[T],
     key_of: KeyOf,
 ) -> Tree:
-    """Return the tree without the copies whose key is no longer in the lower layer."""
+    """Return the tree without the copies whose key is no longer in the lower layer, which is the
+    spec or the common file.
+    """
     numbers_to_drop = []
     for number, element in enumerate(elements(tree, section)):
         key = key_of(element)
@@ -560,7 +563,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
-    # wanted, by name: the image's elements, and the copies of the lower layer's elements
+    # Two sets of wanted elements, by name: those of the image, and copies of the lower layer's.
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     copies: dict[str, Parameter] = {}
@@ -672,7 +675,7 @@ def _with_values(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree
 
 
 def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
-    """Return the tree with the missing fields of each element for which `wanted_content` returns content.
+    """Return the tree with the missing fields of each element that has wanted content.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
@@ -704,7 +707,7 @@ def _first_missing_field(
     wanted_content: WantedOf,
 ) -> tuple[Node, str, Data] | None:
     """Return an element that lacks a field, the field's name, and its wanted value. Return None if
-    all elements for which `wanted_content` returns content are complete.
+    no element with wanted content lacks a field.
     """
     for element in elements(tree, section):
         parameter = wanted_content(tree, element)

@@ -113,7 +113,7 @@ def _file_state(tree: Tree, node: Node, path: str) -> State:
     images = _children(tree, fields["images"], "images")
     memories = {alias: _memory_below_alias(tree, image, alias) for alias, image in images.items()}
     return State(
-        _hold(tree, fields["hold"]),
+        _hold_below_key(tree, fields["hold"]),
         {alias: memory for alias, memory in memories.items() if memory != Memory()},
     )
 
@@ -129,16 +129,16 @@ def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
     rollback_fields = _fields(tree, fields["rollback"], "rollback", _MEANT)
     rollback = Meant(**_texts_of_fields(tree, rollback_fields))
     return Memory(
-        written=_written(tree, fields["written"], "written"),
+        written=_build_below_key(tree, fields["written"], "written"),
         replaced=_text_list(tree, fields["replaced"], "replaced"),
         failed=_text_list(tree, fields["failed"], "failed"),
-        hold=_hold(tree, fields["hold"]),
-        deferred=_written(tree, fields["deferred"], "deferred"),
+        hold=_hold_below_key(tree, fields["hold"]),
+        deferred=_build_below_key(tree, fields["deferred"], "deferred"),
         rollback=rollback if rollback != Meant("") else None,  # None if no field is set
     )
 
 
-def _hold(tree: Tree, node: Node) -> Hold | None:
+def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
     """Return the hold (an order to keep the current version), or None if the key is missing.
 
     Raises TargetError for a hold that is empty or has no reason. It does not count as "no hold",
@@ -155,7 +155,7 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     return Hold(**_texts_of_fields(tree, fields))
 
 
-def _written(tree: Tree, node: Node, key: str) -> Written | None:
+def _build_below_key(tree: Tree, node: Node, key: str) -> Written | None:
     """Return the build below a key (`written` or `deferred`), or None if it has no fields.
 
     Raises TargetError if its sequence is not a number.
@@ -302,7 +302,7 @@ def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
     return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
-def with_unknown(tree: Tree, data: FileData) -> FileData:
+def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
     """Return the data to write, with the file's unknown keys, which only a newer version of Image
     Update knows.
 
@@ -512,7 +512,7 @@ def write_state(text: str, states: Mapping[str, State]) -> str:
     is_blank = not text.strip("\ufeff \t\r\n")
     tree = _state_tree("" if is_blank else text)
     current_data = data_of(states_of(tree))
-    data_to_write = with_unknown(tree, wanted_data)
+    data_to_write = with_keys_of_newer_versions(tree, wanted_data)
     if not data_to_write:
         return ""
     if current_data == wanted_data:
@@ -532,7 +532,7 @@ def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> N
     """
     tree = _state_tree(text)
     has_same_states = data_of(states_of(tree)) == state_data
-    data_in_text = with_unknown(tree, state_data)
+    data_in_text = with_keys_of_newer_versions(tree, state_data)
     has_same_data = in_flow(_sorted(data_in_text)) == in_flow(_sorted(all_data))
     if not has_same_states or not has_same_data:
         raise TargetError(

@@ -282,8 +282,8 @@ def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
 def require_unshared(tree: Tree, node: Node) -> Node:
     """Return the node, after checking that it can be changed alone.
 
-    Raises TargetError if a YAML alias elsewhere shares the value of the node or of a collection
-    around it, and would change with it.
+    Raises TargetError if a YAML alias in another place shares the value of the node or of a
+    collection around it, and would change with it.
     """
     # an alias itself may be replaced, because it is not shared
     for ancestor in tree.ancestors(node):
@@ -312,7 +312,7 @@ def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
     """Return the tree with new values for some scalars. A scalar that already has its value is left
     unchanged.
 
-    Raises TargetError if a YAML alias elsewhere shares a scalar that must change.
+    Raises TargetError if a YAML alias in another place shares a scalar that must change.
     """
     outdated = [(node, text) for node, text in wanted if not has_text(node, text)]
     return splice(tree, [(require_unshared(tree, node), text) for node, text in outdated])

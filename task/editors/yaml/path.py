@@ -101,11 +101,11 @@ def find_all(
     mappings = {id(match.mapping) for match in best_matches}
     is_ambiguous = fewest_dots > 0 and len(mappings) > 1
     if is_ambiguous:
-        raise _ambiguous(path)
+        raise _ambiguity_error(path)
     return tuple(match.node for match in best_matches)
 
 
-def _ambiguous(path: Sequence[Segment]) -> TargetError:
+def _ambiguity_error(path: Sequence[Segment]) -> TargetError:
     """Return the error for a path that matches several keys with dots in their names."""
     hint = "escape the dots in the intended key: \\."
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
@@ -245,7 +245,7 @@ class _Mappings:
         key_nodes = []  # the keys and merge keys that provide a value
         last_value = None
         for key_node, node in candidates:
-            value_node = self._merged(node, key, depth) if is_merge(key_node) else node
+            value_node = self._merged_value(node, key, depth) if is_merge(key_node) else node
             if value_node is not None:
                 key_nodes.append(key_node)
                 last_value = value_node
@@ -301,7 +301,7 @@ class _Mappings:
         self.value(mapping, key)  # called only for its errors
         return value(mapping, key)
 
-    def _merged(self, node: Node, key: str, depth: int) -> Node | None:
+    def _merged_value(self, node: Node, key: str, depth: int) -> Node | None:
         """Return a key's value from a merge key's value `node`, or None.
 
         In a list of mappings, the first mapping with the key wins.
@@ -420,16 +420,16 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     node = root
     remaining_path = tuple(path)
     while node.kind == "mapping":
-        next_step = _step(mappings, node, remaining_path)
+        next_step = _next_step(mappings, node, remaining_path)
         if next_step is None:
             break
         node, remaining_path = next_step
     if node.null or node.kind == "mapping":
-        return node, _missing(mappings, node, remaining_path)
-    raise _not_a_mapping(tree, node, path, remaining_path)
+        return node, _keys_to_add(mappings, node, remaining_path)
+    raise _mapping_expected(tree, node, path, remaining_path)
 
 
-def _not_a_mapping(
+def _mapping_expected(
     tree: Tree,
     node: Node,
     path: Sequence[Segment],
@@ -458,7 +458,7 @@ def _not_a_mapping(
     )
 
 
-def _step(
+def _next_step(
     mappings: _Mappings,
     mapping: Node,
     path: tuple[Segment, ...],
@@ -483,7 +483,7 @@ def _step(
     if not dotted_matches:
         return None
     if len(dotted_matches) > 1:
-        raise _ambiguous(path)
+        raise _ambiguity_error(path)
     dotted_value, indices, path_below = dotted_matches[0]
     inner = item_at_indices(dotted_value, indices)
     if inner is None:
@@ -510,7 +510,7 @@ def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
     return resolved(node)
 
 
-def _missing(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
+def _keys_to_add(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
     """Return the names of the keys to add to a node, one in the other, for the path below it.
 
     Raises TargetError if a list would have to be added, or if a new key would hide other keys of a

@@ -132,12 +132,12 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     `width` is the width of the outermost dashes, including the space after each.
     """
     if isinstance(data, str | bool):
-        return [_word(data)]
+        return [_scalar_text_of(data)]
     lines = []
     if isinstance(data, Mapping):
         for key, value in data.items():
             if isinstance(value, str | bool):
-                lines.append(f"{spell(key)}: {_word(value)}")
+                lines.append(f"{spell(key)}: {_scalar_text_of(value)}")
                 continue
             indent = " " * (step if isinstance(value, Mapping) else shift)
             lines.append(f"{spell(key)}:")
@@ -157,7 +157,7 @@ def flow(data: Data, *, quote: bool = False) -> str:
     """Return `data` on one line, in flow style: `{image: {tag: v1}}`. With `quote`, return JSON."""
     if isinstance(data, str | bool):
         has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
-        return _word(data, quote=quote or has_colon)
+        return _scalar_text_of(data, quote=quote or has_colon)
     if isinstance(data, Mapping):
         inner = (
             f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items()
@@ -166,6 +166,6 @@ def flow(data: Data, *, quote: bool = False) -> str:
     return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
 
 
-def _word(value: Word, *, quote: bool = False) -> str:
+def _scalar_text_of(value: Word, *, quote: bool = False) -> str:
     """Return a scalar as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)
