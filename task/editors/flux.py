@@ -149,7 +149,7 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
 
 
 def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
-    """Return whether a document is the target's HelmRelease."""
+    """Return whether a document is the target's HelmRelease, by kind, name, and namespace."""
     namespace, _, release = target.application.rpartition("/")
     if _text_at_path(tree, root, "kind") != "HelmRelease":
         return False
@@ -160,7 +160,7 @@ def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
 
 
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
-    """Return the value at a key path, or "" if the path is missing."""
+    """Return the value at a key path, such as `metadata.name`, or "" if the path is missing."""
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 

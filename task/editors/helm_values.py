@@ -277,7 +277,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
         root = root_of_first_document(tree)
         if not tree.roots:
             return ()
-        missing_keys = []
+        missing_keys = []  # each with the similar keys
         name_key = keys.name if target.keys.name else ""
         for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
@@ -602,8 +602,8 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
         except TargetError:
             continue
         is_of_subchart = f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml")
-        yield _ValuesLayer(path, text, 1 if is_of_subchart else 0)
-    yield _ValuesLayer("", target.source.values, 0)
+        yield _ValuesLayer(path, text, missing_steps=1 if is_of_subchart else 0)
+    yield _ValuesLayer("", target.source.values, missing_steps=0)
 
 
 @lru_cache(maxsize=1024)  # a run reads each target several times

@@ -331,9 +331,11 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
         if inner_shape is None:  # the key has a single value or a list
             continue
         inner_data = data.get(name)
+        # In a collection, the keys are names: paths below `files`, and aliases below `images`.
         is_collection = ANY in inner_shape
+        # A hold, a build, or a rollback. The items of a collection are not records.
         is_record = not allows_any_key and not is_collection
-        is_removed = is_record and inner_data is None  # a hold, a build, or a rollback
+        is_removed = is_record and inner_data is None
         if is_removed:
             continue
         known_data = inner_data if isinstance(inner_data, Mapping) else {}

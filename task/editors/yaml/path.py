@@ -426,10 +426,10 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
         node, remaining_path = next_step
     if node.null or node.kind == "mapping":
         return node, _keys_to_add(mappings, node, remaining_path)
-    raise _mapping_expected(tree, node, path, remaining_path)
+    raise _not_a_mapping_error(tree, node, path, remaining_path)
 
 
-def _mapping_expected(
+def _not_a_mapping_error(
     tree: Tree,
     node: Node,
     path: Sequence[Segment],
@@ -438,7 +438,8 @@ def _mapping_expected(
     """Return the error for a node on the path that cannot have keys, such as a list. The remaining
     path would be below it.
     """
-    parent = path_text(path[: len(path) - len(remaining_path)]) or "the file"
+    steps_to_node = path[: len(path) - len(remaining_path)]
+    parent = path_text(steps_to_node) or "the file"
     wanted = path_text(path)
     remaining = path_text(remaining_path)
     if node.kind == "sequence":

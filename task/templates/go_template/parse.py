@@ -284,7 +284,7 @@ class Parser:
         return TemplateCall(name, pipe, keyword.line)
 
     def template_name(self, keyword: Token) -> str:
-        """Return a template's quoted name."""
+        """Consume and return a template's quoted name."""
         token = self.consume(f"{keyword.text} clause", "string", "raw")
         return str(literal(token).value)
 
@@ -455,11 +455,12 @@ class Parser:
         if token.kind == "variable":
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')
-            return Field(text, (), text, token.line, token.column)
+            return Field(text, names=(), text=text, line=token.line, column=token.column)
         if token.kind == "field":
-            return Field(".", (text.removeprefix("."),), text, token.line, token.column)
+            name = text.removeprefix(".")
+            return Field(".", names=(name,), text=text, line=token.line, column=token.column)
         if token.kind == "dot":
-            return Field(".", (), text, token.line, token.column)
+            return Field(".", names=(), text=text, line=token.line, column=token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind != "word":
