@@ -47,8 +47,8 @@ class Override(Editor, Protocol):
     """An editor for override files. People edit these files too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element that was edited to differ from its origin, and each element that a
-        hand-written list hides.
+        """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in
+        the override file without being a copy, and each that a hand-written list hides.
         """
 
 
@@ -67,8 +67,8 @@ EDITORS: Mapping[TargetKind, Editor] = {
 
 
 def strays(kind: TargetKind, files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return the result of `Override.strays` for an override file,
-    or () for other kinds of targets.
+    """Return the result of `Override.strays` for an override file, or () for other kinds of
+    targets.
     """
     return OVERRIDES[kind].strays(files, target) if kind in OVERRIDES else ()
 
@@ -79,25 +79,26 @@ def also_at(
     target: Target,
     image: Image,
 ) -> tuple[tuple[str, int], ...]:
-    """Return the path and line of each scalar in the target's files that is the image at a
-    different version.
+    """Return the path and line of each scalar in the target's files that has the image at a
+    different version, such as `image: acme/api:1.0` after an update to 1.1.
 
     `files` are the files after an update, so the update did not write these scalars. Scalars that
-    belong to another alias or cannot be read are skipped.
+    another alias of the Application writes are skipped, and so are files that cannot be parsed.
     """
     short_name = image.repository.rpartition("/")[2]
     # the short name with a tag or digest that is not the new version
     other_version = re.compile(
         rf"{re.escape(short_name)}[:@](?!{re.escape(image.version)}(?![\w.-]))\w"
     )
-    # Helm values may have the name and the version under separate keys.
+    # Helm values may have the name and the version under separate keys: `repository` and `tag`.
     may_be_in_parts = kind in ("helmvalues", "helm-override")
     locations = []
     for path in _paths_that_argo_cd_reads(kind, files, target):
         text = files[path].text
         # Parsing is slow, and most files do not contain a different version.
         may_have_parts = may_be_in_parts and short_name in text
-        if not may_have_parts and not other_version.search(text):
+        may_have_reference = other_version.search(text) is not None
+        if not may_have_parts and not may_have_reference:
             continue
         with suppress(TargetError):
             tree = tree_of(files, path)
@@ -109,12 +110,15 @@ def also_at(
 
 
 def _paths_that_argo_cd_reads(kind: TargetKind, files: Files, target: Target) -> list[str]:
-    """Return the target's existing files, without those whose name is in a spelling that is not
-    used.
+    """Return the paths of the target's existing files.
+
+    The target's own file may have several spellings (`path` and `fallbacks`). Only the one that
+    `chosen` selects is returned.
     """
     if kind == "manifests":
         return list(manifests.manifests_in(files, target))
     unused_spellings = {target.path, *target.fallbacks} - {chosen(files, target)}
+    # without lock files, which only have to exist
     places = [place for place in EDITORS[kind].places(target) if place.want == "text"]
     return [
         place.path for place in places if place.path in files and place.path not in unused_spellings
@@ -129,7 +133,11 @@ _REGISTRY = re.compile(r"(.*?)(?:registry|hub|host)")
 
 
 def _lines_of_parts(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each different version next to a key with the image's name."""
+    """Yield the line of each tag that is next to a key with the image's name and differs from the
+    image's tag, such as `tag: "1.0"` next to `repository: acme/api`.
+
+    Tags that another alias writes are skipped.
+    """
     for mapping in walk(*tree.roots):
         if mapping.kind != "mapping":
             continue
@@ -150,10 +158,10 @@ def _is_other_tag(text: str, image: Image) -> bool:
 
 
 def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
-    """Yield the versions in a mapping whose keys belong to a key with the image's name, such as
-    `workerTag` next to `workerImage`.
+    """Yield the scalars in a mapping that hold a version of the image: those whose key matches a
+    key with the image's name, such as `workerTag` for `workerImage`.
     """
-    scalars: dict[str, Node] = {}
+    scalars: dict[str, Node] = {}  # by the key in lowercase, without `_` and `-`
     for key, child in entries(mapping).items():
         if child.kind == "scalar" and not child.null and child.value:
             normalized_key = re.sub("[_-]", "", key.lower())
@@ -185,8 +193,8 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     registries = [node.value for key, node in siblings.items() if _REGISTRY.fullmatch(key)]
     names_with_registry = [f"{registry}/{name}" for registry in registries]
     for full_name in (name, *names_with_registry):
-        named = live_image(full_name)
-        if named and named.identity == image.identity:
+        image_in_value = live_image(full_name)
+        if image_in_value and image_in_value.identity == image.identity:
             return True
     if registries:
         return False
@@ -195,12 +203,16 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
 
 
 def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:
-    """Yield the line of each scalar that is the whole reference at a different version."""
+    """Yield the line of each scalar that is a whole reference to the image at a different version,
+    such as `acme/api:1.0`.
+
+    Keys, and scalars that another alias writes, are skipped.
+    """
     # The nodes are in document order, so each line break is counted only once.
     line = 1
     counted_until = 0  # the position up to which `line` counts the line breaks
     for node in walk(*tree.roots):
-        if node.kind != "scalar" or not _differs(node.value, image):
+        if node.kind != "scalar" or not _is_other_reference(node.value, image):
             continue
         is_key = tree.key_of(node) is node
         if is_key or _has_another_owner(tree, node, target):
@@ -210,8 +222,11 @@ def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[i
         yield line
 
 
-def _differs(text: str, image: Image) -> bool:
-    """Return whether a value is exactly this image at a different version."""
+def _is_other_reference(text: str, image: Image) -> bool:
+    """Return whether a value is a whole reference to this image at a different version.
+
+    If both have a tag, the tags are compared, otherwise the digests.
+    """
     if image.repository.rpartition("/")[2] not in text:  # much faster than parsing
         return False
     other = live_image(text)
@@ -223,13 +238,13 @@ def _differs(text: str, image: Image) -> bool:
 
 
 def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
-    """Return whether another alias writes the scalar, or the scalar is an annotation that
-    configures tracking.
+    """Return whether an alias of the Application already manages the scalar, or the scalar is an
+    `image-list` annotation.
     """
     key = tree.key_of(node)
     if key is not None and key.value.endswith("image-list"):
         return True
-    # An alias may write the scalar under its key path, or under its parameter's name.
+    # `target.managed` has what all aliases write: key paths, and names of parameters.
     possible_names = {key_path(tree, node)}
     if key is not None and key.value == "value":
         parameter_name = value(tree.parent(node), "name")

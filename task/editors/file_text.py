@@ -28,8 +28,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the target's own path, or an alternative spelling if only that file
-    exists.
+    """Return the path to write: the first of the target's own path and its alternative spellings
+    that exists, or else its own path.
 
     AIU may have written the alternative, which has or lacks the namespace (AIU issues 963 and
     1343).
@@ -43,7 +43,8 @@ def chosen(files: Files, target: Target) -> str:
 def text_of(files: Files, path: str) -> str | None:
     """Return the text of a file, or None if it is absent.
 
-    Raises TargetError if the file must not be edited.
+    Raises TargetError if the file must not be edited: it is not a regular file, it is not text, it
+    is too large, or Git LFS stores it.
     """
     _refuse_file_as_folder(files, path)
     if path not in files:
@@ -73,7 +74,8 @@ def _refuse_file_as_folder(files: Files, path: str) -> None:
     """
     parent = posixpath.dirname(path)
     while parent:
-        if parent in files and files[parent].mode in {*_FILES, *_LINKS}:
+        is_file_or_link = parent in files and files[parent].mode in {*_FILES, *_LINKS}
+        if is_file_or_link:
             kind, hint = MODES.get(files[parent].mode, ("a file", "use a path inside a folder"))
             raise TargetError(
                 f"{parent} is {kind}, not a folder",
@@ -109,17 +111,20 @@ def tree_of(files: Files, path: str) -> Tree:
         raise error.about(path) from error
 
 
-def single(tree: Tree) -> Node:
-    """Return the root of the only document. Raises TargetError, like `first`."""
+def root_of_only_document(tree: Tree) -> Node:
+    """Return the root of the only document.
+
+    Raises TargetError if there are several documents, or if the root is neither a mapping nor null.
+    """
     if len(tree.roots) > 1:
         raise TargetError(
             f"has {len(tree.roots)} YAML documents",
             hint="keep only one document; the others are not read",
         )
-    return first(tree)
+    return root_of_first_document(tree)
 
 
-def first(tree: Tree) -> Node:
+def root_of_first_document(tree: Tree) -> Node:
     """Return the root of the first document.
 
     Raises TargetError if it is neither a mapping nor null.
@@ -131,29 +136,30 @@ def first(tree: Tree) -> Node:
     raise TargetError(f"is {kind} at its root, not a mapping", hint="use `key: value` lines")
 
 
-def result(
+def result_of_write(
     files: Files,
     path: str,
     text: str,
     edits: Sequence[Edit],
 ) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the result of an editor's `write`: the file with its new text and old mode,
-    and the edits.
+    """Return the result of an editor's `write`: the file at `path` with its new text and old mode,
+    and the edits that changed a value.
 
-    Both are empty if the text is unchanged. If only quotes or a comment changed, the first edit
-    shows where.
+    Both are empty if the text is unchanged. If only quotes or a comment changed, the first of
+    `edits` is returned, to show where.
     """
     old_file = files.get(path, File(""))
     if text == old_file.text:
         return {}, ()
     new_file = File(text, old_file.mode)
     changing_edits = [edit for edit in edits if edit.old != edit.new]
-    return {path: new_file}, tuple(changing_edits or edits[:1])
+    first_edit = edits[:1]  # if there is one
+    return {path: new_file}, tuple(changing_edits or first_edit)
 
 
-def spelled(image: Image, target: Target, *texts: str) -> str:
+def name_as_spelled(image: Image, target: Target, *texts: str) -> str:
     """Return the image's name as spelled in the first of these texts that refers to the image, or
-    else as in the annotation.
+    else as in the target's annotation, or else as in `image`.
     """
     # AIU normalizes the name: `docker.io/library/nginx` becomes `docker.io/nginx`, which Kustomize
     # treats as a different image.
@@ -177,11 +183,13 @@ def identity_of(name: str) -> str:
 
 
 def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests_name"]) -> bool:
-    """Return whether the entry with this name (in normal form) may belong to the target.
+    """Return whether an entry or a container with this image name (in normal form) may belong to
+    the target's alias, rather than to another alias of the Application.
 
-    Several aliases may track the same image, such as an app and its migration. An alias with an
-    annotated name gets only the entry with that name. An alias without one gets all other entries.
-    `key` is the annotation with the name.
+    Several aliases may track the same image, such as an app and its migration. `key` is the
+    annotation that gives an alias its own name. An alias with that annotation gets only the entry
+    with that name, if another alias tracks the same image. An alias without it gets all entries
+    that no other alias has annotated.
     """
     annotated = identity_of(getattr(target.keys, key))
     if annotated and annotated == name:
@@ -197,8 +205,10 @@ def belongs(name: str, target: Target, key: Literal["kustomize_name", "manifests
     return target.image.identity not in identities_of_others
 
 
-def refuse_taken(target: Target) -> None:
-    """Raise AnnotationError if another alias's `kustomize.image-name` claims the target's entry."""
+def refuse_taken_entry(target: Target) -> None:
+    """Raise AnnotationError if the target's entry is taken: another alias of the Application has
+    annotated its name as `kustomize.image-name`.
+    """
     name = identity_of(target.keys.kustomize_name) or target.image.identity
     if not target.others or belongs(name, target, "kustomize_name"):
         return
@@ -213,11 +223,10 @@ def refuse_taken(target: Target) -> None:
 
 
 def tag_value(image: Image) -> str:
-    """Return the value for a key that holds the tag.
+    """Return the value for a key that holds the tag: `1.2`, or with a digest `1.2@sha256:…`.
 
-    A digest alone becomes `latest@sha256:…`, as in AIU.
-
-    Charts add a colon before the value, and `name:sha256:…` is not a valid reference.
+    A digest alone becomes `latest@sha256:…`, as in AIU. Charts add a colon before the value, and
+    `name:sha256:…` is not a valid reference.
     """
     if not image.digest:
         return image.tag

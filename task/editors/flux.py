@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from task.editors.file_text import about, result, split_tag, tag_value, tree_of
-from task.editors.manifests import first_parts, marked
+from task.editors.file_text import about, result_of_write, split_tag, tag_value, tree_of
+from task.editors.manifests import first_parts, marked_scalars
 from task.editors.yaml.edit import add, require_unshared, splice, with_texts
 from task.editors.yaml.path import find, find_all, key_path, parse_path
-from task.editors.yaml.spelling import sound
+from task.editors.yaml.spelling import reads_as_string
 from task.editors.yaml.tree import Node, Tree, resolved, resolved_value, value
 from task.errors import TargetError
 from task.image import live_image
@@ -29,7 +29,9 @@ class ImageValue:
     """
 
     node: Node
-    kind: str  # "tag", "reference", "missing"
+    # "tag": the node is the tag; "reference": it is `name:tag`; "missing": it is the mapping that
+    # lacks `tag`
+    kind: str
     name: str  # the repository, as spelled in the values
 
 
@@ -39,15 +41,17 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image in the values, or else the image in marked scalars.
+    """Return the image in `spec.values`, or else the image in the scalars that setter comments
+    mark.
 
-    Raises TargetError if neither exists.
+    The reading is not sound (it must be rewritten) if the value is not a string. Raises TargetError
+    if the file has no such values and scalars.
     """
     tree = tree_of(files, target.path)
     with about(target.path):
         image_value = _image_value(tree, target)
     if image_value is None:
-        name, tag, digest = first_parts([hit.old for hit in marked(tree, target, None)])
+        name, tag, digest = first_parts([hit.old for hit in marked_scalars(tree, target, None)])
         return Reading(name, tag, digest, file=target.path)
     name = image_value.name
     if image_value.kind == "missing":
@@ -62,11 +66,13 @@ def read(files: Files, target: Target) -> Reading:
         if reference is not None:
             tag = reference.tag
             digest = reference.digest
-    return Reading(name, tag, digest, sound=sound(node), file=target.path)
+    return Reading(name, tag, digest, sound=reads_as_string(node), file=target.path)
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new tag in its values and its marked scalars."""
+    """Return the file with the new image in `spec.values` and in the scalars that setter comments
+    mark.
+    """
     path = target.path
     old_tree = tree_of(files, path)
     tree = old_tree
@@ -79,12 +85,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
                 edits.append(edit)
 
         outdated = [
-            hit for hit in marked(tree, target, image) if resolved(hit.node).value != hit.new
+            hit
+            for hit in marked_scalars(tree, target, image)
+            if resolved(hit.node).value != hit.new
         ]
         edits += [hit.edit(path, tree) for hit in outdated]
         changes = [(require_unshared(tree, hit.node), hit.new) for hit in outdated]
         tree = splice(tree, changes)
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _with_image_value(
@@ -93,7 +101,7 @@ def _with_image_value(
     image_value: ImageValue,
     image: Image,
 ) -> tuple[Tree, Edit]:
-    """Return the tree with the image in the values, and the edit."""
+    """Return the tree with the new image at its place in `spec.values`, and the edit."""
     node = image_value.node
     key = key_path(tree, node)
     if image_value.kind == "missing":
@@ -108,9 +116,9 @@ def _with_image_value(
 
 
 def _image_value(tree: Tree, target: Target) -> ImageValue | None:
-    """Return the tag's place in the values, or None if there are only markers.
+    """Return where `spec.values` holds the tag, or None if only setter comments mark scalars.
 
-    Raises TargetError if neither exists.
+    Raises TargetError if there is neither.
     """
     name = target.keys.tag or target.keys.name or target.keys.spec
     name = "" if name == TOP else name
@@ -124,11 +132,11 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
         # path in it.
         holders = find_all(tree, values, parse_path(name)) if name else (values,)
         for holder in holders:
-            image_value = _tag(resolved(holder))
+            image_value = _image_value_in(resolved(holder))
             if image_value is not None:
                 return image_value
-    first_marked = next(marked(tree, target, None), None)
-    if first_marked is not None:
+    has_marked_scalars = next(marked_scalars(tree, target, None), None) is not None
+    if has_marked_scalars:
         return None
     hint = (
         "add `image: {repository, tag}` or `image: name:tag`, or mark the scalar with a setter"
@@ -141,7 +149,7 @@ def _image_value(tree: Tree, target: Target) -> ImageValue | None:
 
 
 def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
-    """Return whether a document is the target's HelmRelease."""
+    """Return whether a document is the target's HelmRelease, by kind, name, and namespace."""
     namespace, _, release = target.application.rpartition("/")
     if _text_at_path(tree, root, "kind") != "HelmRelease":
         return False
@@ -152,41 +160,42 @@ def _is_helm_release(tree: Tree, root: Node, target: Target) -> bool:
 
 
 def _text_at_path(tree: Tree, root: Node, path: str) -> str:
-    """Return the value at a key path, or "" if the path is missing."""
+    """Return the value at a key path, such as `metadata.name`, or "" if the path is missing."""
     node = find(tree, root, parse_path(path))
     return node.value if node else ""
 
 
-def _tag(holder: Node) -> ImageValue | None:
-    """Return the tag's place in the values of a container, or None if they do not specify an image.
+def _image_value_in(holder: Node) -> ImageValue | None:
+    """Return where a container's values hold the tag, or None if they do not specify an image.
 
-    The image may have any form that Flux v1 supported: `image: {repository, tag}`, `image: name`
-    next to `tag:`, or `image: name:tag`.
+    `holder` is the mapping with the image, or the image itself. The image may have any form that
+    Flux v1 supported: `image: {repository, tag}`, `image: name` next to `tag:`, or
+    `image: name:tag`.
     """
     is_mapping = holder.kind == "mapping"
     image = value(holder, "image") if is_mapping else holder
     if image is None:
-        return _tag_in(holder, "")
+        return _tag_of_mapping(holder, "")
     image_node = resolved(image)
     if image_node.kind == "mapping":
-        return _tag_in(image_node, "")
+        return _tag_of_mapping(image_node, "")
     if image_node.kind != "scalar":
         return None
     reference = live_image(image_node.value)
     if reference is None:
         return None
     if is_mapping and not reference.tag:
-        separate_tag = _tag_in(holder, image_node.value)
+        separate_tag = _tag_of_mapping(holder, image_node.value)
         if separate_tag and separate_tag.kind == "tag":
             return separate_tag
     return ImageValue(image, "reference", reference.name)
 
 
-def _tag_in(mapping: Node, name: str) -> ImageValue | None:
-    """Return the `tag` of a mapping, or the mapping itself
-    if it has a repository and no `tag` yet, else None.
+def _tag_of_mapping(mapping: Node, name: str) -> ImageValue | None:
+    """Return a mapping's `tag`, or the mapping itself if it has no `tag` yet.
 
-    If `name` is "", the repository is the one in the mapping.
+    `name` is the image's repository, or "" to take it from the mapping. Return None if the mapping
+    has no `tag` and the repository is unknown, or if the `tag` is not a single value.
     """
     if not name:
         repository = resolved_value(mapping, "repository") or resolved_value(mapping, "name")

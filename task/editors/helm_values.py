@@ -23,17 +23,26 @@ from typing import NamedTuple
 from task.editors.file_text import (
     about,
     chosen,
-    first,
     identity_of,
-    result,
+    result_of_write,
+    root_of_first_document,
     split_tag,
     tag_value,
     text_of,
     tree_of,
 )
 from task.editors.yaml.edit import add, has_text, splice
-from task.editors.yaml.path import Segment, entries, find, item, locate, parse_path, path_text, uses
-from task.editors.yaml.spelling import Data, sound
+from task.editors.yaml.path import (
+    Segment,
+    entries,
+    find,
+    item_at_indices,
+    locate,
+    parse_path,
+    path_text,
+    paths_of_uses,
+)
+from task.editors.yaml.spelling import Data, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, walk
 from task.errors import AnnotationError, TargetError
 from task.image import live_image, split_registry
@@ -60,21 +69,22 @@ def places(target: Target) -> tuple[Place, ...]:
     and the chart's lock file.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, *target.values))
-    lock = _lock(target.path)
+    lock = _lock_path(target.path)
     locks = [Place(lock, "exists")] if lock else []
     return (*map(Place, paths), *locks)
 
 
-def _lock(path: str) -> str:
+def _lock_path(path: str) -> str:
     """Return the path of the lock file for the dependencies in this file, or ""."""
     folder, name = posixpath.split(path)
     return posixpath.join(folder, LOCKS[name]) if name in LOCKS else ""
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return what Helm reads at the key paths, through aliases and merge keys.
+    """Return the image that Helm reads at the key paths, through YAML aliases and merge keys.
 
-    A missing file or key counts as "".
+    A missing file or key counts as "". The reading is not sound (the values must be rewritten) if
+    one of them is not a string or has spaces around it, or in the cases of `reading_of`.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -87,7 +97,9 @@ def read(files: Files, target: Target) -> Reading:
             if node is not None:
                 nodes[key] = node
     # In Helm, spaces around a quoted tag are part of the tag.
-    is_sound = all(sound(node) and node.value == node.value.strip() for node in nodes.values())
+    is_sound = all(
+        reads_as_string(node) and node.value == node.value.strip() for node in nodes.values()
+    )
     texts = {key: node.value for key, node in nodes.items()}
     if not keys.spec:
         texts = {key: text.strip() for key, text in texts.items()}
@@ -98,7 +110,8 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
     """Return the image that the values at these keys specify, from a values file or from
     parameters.
 
-    `texts` are the values, by key. `sound` is false if one of them must be rewritten.
+    `texts` are the values, by key. `sound` is false if one of them must be rewritten. The reading
+    is also not sound if the digest has its own key, but is in the tag or missing next to it.
     """
     if keys.spec:
         image = live_image(texts.get(keys.spec, ""))
@@ -111,7 +124,8 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
         return Reading(name, tag, digest_in_tag, sound=sound, file=path)
     if digest_in_tag:  # it belongs in the digest's own key
         sound = False
-    if tag and keys.digest not in texts:  # the chart's own digest would remain
+    lacks_digest_key = tag != "" and keys.digest not in texts
+    if lacks_digest_key:  # the chart's own digest would remain
         sound = False
     digest = texts.get(keys.digest, "")
     if _HEX.fullmatch(digest):
@@ -121,7 +135,9 @@ def reading_of(texts: Mapping[str, str], keys: Keys, path: str, *, sound: bool) 
 
 def _used_keys(keys: Keys) -> Keys:
     """Return the key paths to use: either the path for the whole reference, or the paths for the
-    tag and the name.
+    tag, the name, and the digest. Without annotations, these are `image.tag` and `image.name`.
+
+    Raises AnnotationError if the annotations do not say clearly where the tag goes.
     """
     if keys.spec:
         return Keys(spec=keys.spec)
@@ -144,9 +160,9 @@ def _used_keys(keys: Keys) -> Keys:
 def _scalar_at(tree: Tree, key: str) -> Node | None:
     """Return the scalar at a key path, or None if it is missing or null.
 
-    Raises TargetError if a scalar cannot be written there.
+    Raises TargetError if the value is a list or a mapping, or if the key cannot be added.
     """
-    root = first(tree)
+    root = root_of_first_document(tree)
     path = parse_path(key)
     if root.null:
         return None
@@ -166,7 +182,8 @@ def _scalar_at(tree: Tree, key: str) -> Node | None:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the values file with the image at its keys. A missing file is created.
 
-    The tag is written before the name, as in AIU.
+    The tag is written before the name, as in AIU. The name's key is written only if it is annotated
+    or has a value. Raises TargetError if an edit would change a locked chart dependency.
     """
     keys = _used_keys(target.keys)
     path = chosen(files, target)
@@ -179,7 +196,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             node = _scalar_at(tree, key)
             old = node.value.strip() if node else ""
             is_default_name_key = key == keys.name and not target.keys.name
-            if is_default_name_key and not old:
+            has_old_value = old != ""
+            if is_default_name_key and not has_old_value:
                 # neither an annotation nor the file has a key for the name, so only the tag is
                 # written
                 continue
@@ -187,7 +205,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
             tree = _with_value(tree, key, new, target)
             edits.append(Edit(path, key, old, new))
     _refuse_locked(files, path, edits)
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _new_value(
@@ -197,7 +215,9 @@ def _new_value(
     target: Target,
     image: Image,
 ) -> str:
-    """Return a key's value after the update."""
+    """Return a key's value after the update: the tag, the digest, the whole reference, or the name,
+    depending on which of the `keys` it is. `old` is its value before.
+    """
     if key == keys.tag:
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
@@ -210,11 +230,12 @@ def _new_value(
 
 def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
     """Raise `TargetError` if an edit changes the version of a locked chart dependency."""
-    lock = _lock(path)
+    lock = _lock_path(path)
     if lock not in files:
         return
     for edit in edits:
-        if edit.old == edit.new or not edit.key.startswith("dependencies["):
+        changes_dependency = edit.old != edit.new and edit.key.startswith("dependencies[")
+        if not changes_dependency:
             continue
         folder = posixpath.dirname(path) or "."
         message = (
@@ -226,8 +247,8 @@ def _refuse_locked(files: Files, path: str, edits: Iterable[Edit]) -> None:
 
 
 def shared(files: Files, target: Target) -> tuple[str, ...]:
-    """Return the keys that an update changes although they are not annotated, because they share
-    the tag's value through an alias.
+    """Return the key paths that an update changes although they are not annotated, because they
+    share the value of the tag, the reference, or the digest through a YAML alias.
 
     Raises the same errors as `write`.
     """
@@ -236,7 +257,7 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
     tree = tree_of(files, path)
     shared_keys: list[str] = []
     with about(path):
-        if first(tree).null:
+        if root_of_first_document(tree).null:
             return ()
         for key in filter(None, (keys.spec or keys.tag, keys.digest)):
             shared_keys += _keys_that_change_too(tree, key, target)
@@ -244,7 +265,8 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with its sibling keys that have scalar values.
+    """Return each annotated key that the file lacks, with similar keys that the file has: for
+    `image.tag`, such as `image.version`.
 
     Raises the same errors as `read`.
     """
@@ -252,15 +274,16 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        root = first(tree)
+        root = root_of_first_document(tree)
         if not tree.roots:
             return ()
-        missing_keys = []
+        missing_keys = []  # each with the similar keys
         name_key = keys.name if target.keys.name else ""
         for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
             node, missing = locate(tree, root, steps)
             if missing and node.kind == "mapping":
+                # The step between these two is the first that the file lacks.
                 existing_steps = steps[: len(steps) - len(missing)]
                 later_steps = steps[len(existing_steps) + 1 :]
                 siblings = _siblings(tree, root, node, existing_steps, later_steps)
@@ -275,9 +298,11 @@ def _siblings(
     steps_before: Sequence[Segment],
     steps_after: Sequence[Segment],
 ) -> tuple[str, ...]:
-    """Return the paths that differ from a missing key's path in one step, and have a scalar value.
+    """Return the key paths that differ from a missing key's path in one step, and have a scalar
+    value: `image.version` if `image.tag` is missing.
 
-    This step is a key of the mapping, which is at `steps_before`. `steps_after` follow it.
+    The step is each key of `mapping`. `steps_before` lead to the mapping, and `steps_after` follow
+    the key.
     """
     paths = []
     for name, _ in islice(pairs(mapping), MOST_BESIDE):
@@ -298,11 +323,11 @@ def _single_value_at(tree: Tree, root: Node, key: str) -> bool:
 
 
 def _name_without_registry(old: str, target: Target, image: Image) -> str:
-    """Return the image's name, without its registry if the file's value has no registry (as in AIU
-    since v0.18).
+    """Return the image's name for a key with the value `old`.
 
-    Charts with a separate registry value (Bitnami's `image.registry`) would render the registry
-    twice.
+    If the value is already the image, its spelling is kept. If it is an image without a registry,
+    the new name has none either (as in AIU since v0.18): charts with a separate registry value
+    (Bitnami's `image.registry`) would render the registry twice.
     """
     current = live_image(old)
     if current and current.identity == image.identity:
@@ -320,6 +345,8 @@ def _name_without_registry(old: str, target: Target, image: Image) -> str:
 def _with_value(tree: Tree, key: str, text: str, target: Target) -> Tree:
     """Return the tree with `text` as the value at a key path. Missing mappings on the path are
     added.
+
+    Raises TargetError if the value is shared with a key that may belong to a different image.
     """
     node, missing = locate(tree, tree.root, parse_path(key))
     if not missing and has_text(node, text):
@@ -331,8 +358,8 @@ def _with_value(tree: Tree, key: str, text: str, target: Target) -> Tree:
 
 
 def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ...]:
-    """Return the other keys that change with this key, because they share its value through an
-    alias.
+    """Return the paths of the other keys that change with this key, because they share its value
+    through a YAML alias.
 
     Raises TargetError if one of these keys may belong to a different image.
     """
@@ -343,12 +370,12 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
         return ()
     own_path = key.replace("\\.", ".")
     other_paths = []
-    for other_steps in uses(tree, tree.root, node, missing):
+    for other_steps in paths_of_uses(tree, tree.root, node, missing):
         other_path = path_text(other_steps)
         if other_path == own_path:
             continue
-        if key in (target.keys.spec, target.keys.name):
-            # the value itself contains the image name
+        has_image_name = key in (target.keys.spec, target.keys.name)
+        if has_image_name:
             may_change = identity_of(node.value) == target.image.identity
         else:
             may_change = _may_change_too(tree, other_steps, steps[-1].name, target)
@@ -372,10 +399,11 @@ def _may_change_too(
     own_name: str,
     target: Target,
 ) -> bool:
-    """Return whether the key at these steps may get the new version from the key called `own_name`.
+    """Return whether the key at `other_steps` may change together with the key called `own_name`,
+    which holds the image's version.
 
-    If it looks like the key of a version, it must belong to the same image: because another alias
-    of the image writes it, or because the image's name is next to it.
+    A key that does not look like a version may change. A key that does must belong to the same
+    image: another alias of the image writes it, or the image's name is next to it.
     """
     other_name = other_steps[-1].name.lower()
     is_version = other_name == own_name.lower() or other_name.endswith("tag")
@@ -388,15 +416,15 @@ def _may_change_too(
     ]
     if path_text(other_steps) in other_tags_of_image:
         return True
-    return _names_image(tree, other_steps[:-1], target)
+    return _contains_image_name(tree, other_steps[:-1], target)
 
 
-def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
+def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool:
     """Return whether the mapping at these steps contains the target's image name, with or without
     its registry.
     """
-    name, registry = _named_in(tree, mapping, target)
-    if not name:
+    name, registry = _name_and_registry_in(tree, mapping, target)
+    if not name:  # no key for it
         return False
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
@@ -405,9 +433,11 @@ def _names_image(tree: Tree, mapping: Sequence[Segment], target: Target) -> bool
     return not registry and name == short_name
 
 
-def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[str, str]:
-    """Return the image's name in the mapping at these steps, and its registry if the mapping has a
-    separate registry value. A missing value is "".
+def _name_and_registry_in(
+    tree: Tree, mapping: Sequence[Segment], target: Target
+) -> tuple[str, str]:
+    """Return the image's name and registry in the mapping at these steps, from keys such as
+    `repository` and `registry`. A missing value is "".
     """
 
     def text(key: str) -> str:
@@ -427,8 +457,8 @@ def _named_in(tree: Tree, mapping: Sequence[Segment], target: Target) -> tuple[s
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key and value of the registry next to the image's name if that registry is not the
-    image's own.
+    """Return the key path and the value of a separate registry key next to the image's name if its
+    value is not the image's own registry.
 
     Otherwise, return ("", ""). Raises the same errors as `read`.
     """
@@ -436,10 +466,10 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
     keys = _used_keys(target.keys)
     tree = tree_of(files, path)
     with about(path):
-        if keys.spec or first(tree).null:
+        if keys.spec or root_of_first_document(tree).null:
             return "", ""
         mapping = parse_path(keys.tag)[:-1]
-        name, registry = _named_in(tree, mapping, target)
+        name, registry = _name_and_registry_in(tree, mapping, target)
     _, repository = split_registry(name)
     _, own_repository = split_registry(target.image.name)
     if not registry or repository != own_repository:
@@ -451,7 +481,9 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
 
 
 def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
-    """Return a mapping in a mapping for each name, with `text` as the innermost value."""
+    """Return nested mappings with `text` as the innermost value: `{"image": {"tag": text}}` for the
+    names `image` and `tag`.
+    """
     data: Data = text
     for name in reversed(names[1:]):
         data = {name: data}
@@ -461,8 +493,8 @@ def _nested(names: Sequence[str], text: str) -> dict[str, Data]:
 def digest_value(image: Image, key: str, old: str) -> str:
     """Return the value for the digest key, or "" if the image has no digest.
 
-    Some charts add `sha256:` themselves. So the new value omits this prefix if the old value lacks
-    the prefix, or if the old value is empty and the key is called `sha`.
+    Some charts add `sha256:` themselves. So the new value omits this prefix if the old value is a
+    digest without it, or if the old value is empty and the key's name contains `sha`.
     """
     if old:
         without_prefix = _HEX.fullmatch(old) is not None
@@ -472,11 +504,11 @@ def digest_value(image: Image, key: str, old: str) -> str:
 
 
 def known_digest(files: Files, target: Target, keys: Keys, parameters: Iterable[Parameter]) -> str:
-    """Return the value that Helm currently gets for the digest key.
+    """Return the value that Helm currently gets for the digest key, or "" if there is none.
 
     Raises `TargetError` if a key that is not annotated sets a digest next to the tag. The last
-    value in Argo CD's order wins: the chart's own, the values files, `helm.values`, and then the
-    parameters. Unreadable files are skipped.
+    value in Argo CD's order wins: the values files, `helm.values`, and then the parameters.
+    Unreadable files are skipped.
     """
     tag = keys.spec or keys.tag
     annotated = keys.digest.replace("\\.", ".")
@@ -505,21 +537,25 @@ def _digests_next_to(
     target: Target,
     parameters: Iterable[Parameter],
 ) -> Mapping[str, _Digest]:
-    """Return the digests that Helm gets for the tag at this key path, by key path."""
+    """Return the digests that Helm gets for the tag at this key path, by their own key paths. If
+    several layers set the same key, the last one wins.
+    """
     steps = parse_path(tag)
     digests: dict[str, _Digest] = {}
     layers = tuple(_layers(files, target, steps))
     # Parsing is slow, and most layers do not set a digest.
     if any(_SET.search(layer.text) for layer in layers):
         for layer in layers:
-            digests |= _in_text(layer, steps)
+            digests |= _digests_in_layer(layer, steps)
     for parameter in parameters:
-        digests |= _in_parameter(parameter, steps)
+        digests |= _digest_in_parameter(parameter, steps)
     return digests
 
 
-def _in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
-    """Return the digest that a parameter sets next to the key at these steps, by full key."""
+def _digest_in_parameter(parameter: Parameter, steps: Sequence[Segment]) -> Mapping[str, _Digest]:
+    """Return the digest that a parameter sets for the tag at these steps, by its full key. The
+    result is empty if the parameter is not next to one of the steps, or is not a digest.
+    """
     *parents, key = parse_path(parameter.name)
     level = len(parents)  # the number of mappings around the parameter's key
     is_next_to_path = level < len(steps) and path_text(parents) == path_text(steps[:level])
@@ -538,7 +574,9 @@ class _ValuesLayer(NamedTuple):
 
     path: str  # "" for `helm.values`
     text: str
-    lacking: int  # the number of leading steps of a key path that are not in the text
+    # The number of steps at a key path's beginning that are not in the text: 1 for the file of a
+    # chart in `charts/`, or else 0.
+    missing_steps: int
 
 
 class _Digest(NamedTuple):
@@ -548,9 +586,11 @@ class _Digest(NamedTuple):
 
 
 def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[_ValuesLayer]:
-    """Yield the layers that Helm merges, in Helm's order.
+    """Yield the values that Helm merges, in Helm's order: the values files, and then the
+    Application's `helm.values`. Unreadable files are skipped.
 
-    The file of a chart in `charts/` lacks the first step, which is the chart's name.
+    `steps` are the key path of the tag. The values file of a chart in `charts/` lacks the first
+    step, which is the chart's name.
     """
     paths = list(target.values)
     own_paths = {target.path, *target.fallbacks}
@@ -562,19 +602,21 @@ def _layers(files: Files, target: Target, steps: Sequence[Segment]) -> Iterator[
         except TargetError:
             continue
         is_of_subchart = f"/{path}".endswith(f"/charts/{steps[0].name}/values.yaml")
-        yield _ValuesLayer(path, text, 1 if is_of_subchart else 0)
-    yield _ValuesLayer("", target.source.values, 0)
+        yield _ValuesLayer(path, text, missing_steps=1 if is_of_subchart else 0)
+    yield _ValuesLayer("", target.source.values, missing_steps=0)
 
 
 @lru_cache(maxsize=1024)  # a run reads each target several times
-def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
-    """Return the digests for the tag at these steps in a YAML layer, by full key."""
+def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _Digest]:
+    """Return the digests for the tag at these steps in one layer of values, by full key. The result
+    is empty if the layer is not YAML.
+    """
     digests: dict[str, _Digest] = {}
     try:
         tree = parse(layer.text)
-        # Look next to each step on the way to the tag.
+        # Look next to each step on the way to the tag. `node` is the mapping that has the step.
         node: Node | None = tree.root
-        for level in range(layer.lacking, len(steps)):
+        for level in range(layer.missing_steps, len(steps)):
             if node is None or node.kind != "mapping":
                 break
             siblings = entries(node)
@@ -588,7 +630,7 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
                 full_key = path_text((*steps[:level], Segment(name)))
                 digests[full_key] = _Digest(value, layer.path, where)
             step = steps[level]
-            next_node = item(siblings.get(step.name), step.indices or ())
+            next_node = item_at_indices(siblings.get(step.name), step.indices or ())
             node = resolved(next_node) if next_node else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
@@ -596,9 +638,9 @@ def _in_text(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mapping[str, _D
 
 
 def _digest_in(node: Node) -> str:
-    """Return a scalar's value, or the first digest in a collection, or "".
+    """Return a scalar's value, or the first digest in a collection, or "" if there is none.
 
-    Some charts have one digest per architecture.
+    Some charts have a collection with one digest per architecture.
     """
     for inner in walk(node):
         if inner.kind != "scalar" or inner.null:
@@ -618,15 +660,15 @@ def _is_digest_key(
     last step.
 
     Charts call it `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
-    `imageDigest` next to `image`. Any other key with a digest also counts, unless it is next to
-    its own tag. An empty string overrides a digest.
+    `imageDigest` next to `image`. Directly next to the tag, any other key with a digest also
+    counts, unless one of its `siblings` is its own tag. An empty string overrides a digest.
     """
     bare_name = _bare_name(name)
     stem = _DIGEST_WORDS.sub("", bare_name)  # "web" for `webDigest`
     has_digest_word = stem != bare_name
     if not has_digest_word:
         return False
-    value_may_be_digest = not value or _DIGEST.fullmatch(value) is not None
+    value_may_be_digest = value == "" or _DIGEST.fullmatch(value) is not None
 
     step_name = _bare_name(steps[0].name)
     is_beside_tag = len(steps) == 1

@@ -17,15 +17,15 @@ from task.editors.file_text import (
     about,
     belongs,
     identity_of,
-    refuse_taken,
-    result,
-    single,
-    spelled,
+    name_as_spelled,
+    refuse_taken_entry,
+    result_of_write,
+    root_of_only_document,
     text_of,
     tree_of,
 )
 from task.editors.yaml.edit import add, drop_key, require_unshared, with_texts
-from task.editors.yaml.spelling import Data, sound
+from task.editors.yaml.spelling import Data, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value, values
 from task.errors import TargetError
 from task.model import Edit, Files, Image, Place, Reading, Target
@@ -35,7 +35,7 @@ NAMES = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 
 @dataclass(frozen=True)
 class Replacement:
-    """An entry in `images:`. Missing fields are ""."""
+    """An entry in `images:`: it replaces an image's name, tag, or digest. Missing fields are ""."""
 
     name: str
     new: str
@@ -62,17 +62,22 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image's version according to its entries."""
-    refuse_taken(target)
+    """Return the image's version according to its entries in `images:`.
+
+    The reading is not sound (the entries must be rewritten) in the cases that `reading_of` lists,
+    or if a `newTag` is not a string.
+    """
+    refuse_taken_entry(target)
     path, tree = _load(files, target)
-    entries = _entries_of_image(tree, target)
-    if not entries:
+    entry_nodes = _entries_of_image(tree, target)
+    if not entry_nodes:
         return Reading(file=path)
-    own_entries = [_replacement(entry) for entry in entries]
-    reading = reading_of(own_entries, own_entries, target, path)
-    for entry in entries:
-        for tag_node in values(entry, "newTag"):
-            if not sound(resolved(tag_node)):  # not a string
+    entries = [_replacement(node) for node in entry_nodes]
+    reading = reading_of(entries, entries, target, path)
+    for node in entry_nodes:
+        for tag_node in values(node, "newTag"):
+            is_string = reads_as_string(resolved(tag_node))
+            if not is_string:
                 reading = replace(reading, sound=False)
     return reading
 
@@ -84,7 +89,10 @@ def replacements(files: Files, target: Target) -> list[Replacement]:
 
 
 def every_entry(files: Files, target: Target, folder: str) -> list[Replacement]:
-    """Return all entries in a folder's kustomization, including entries for other images."""
+    """Return all entries in a folder's kustomization, including entries for other images.
+
+    Return [] if the folder has no usable kustomization file.
+    """
     try:
         _, tree = _load(files, replace(target, path=folder))
     except TargetError:
@@ -114,35 +122,43 @@ def is_component(files: Files, folder: str) -> bool:
 
 
 def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Replacement:
-    """Return the result of applying these lists of entries to an image in sequence."""
+    """Return what an image becomes when Kustomize applies these lists of entries to it, one list
+    after the other. A list that does not set a version leaves the image's version unchanged.
+    """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)
-        if not replacement.version:  # the entries change at most the name
+        changes_version = replacement.version != ""
+        if not changes_version:
             replacement = replace(replacement, tag=image.tag, digest=image.digest)
         image = replacement
     return image
 
 
 def reading_of(
-    own_entries: Sequence[Replacement],
-    all_entries: Sequence[Replacement],
+    applied_entries: Sequence[Replacement],
+    written_entries: Sequence[Replacement],
     target: Target,
     path: str,
 ) -> Reading:
-    """Return the image's version according to its entries, in Kustomize's order, and all other
-    tags in `all_entries`.
+    """Return the image's version after Kustomize has applied the image's entries, and in `also`
+    the other tags in its entries.
 
-    An image named in `kustomize.image-name` comes first. The reading is not sound if the result is
-    a different image, or if the entries differ.
+    `written_entries` are the image's entries as written in the file, and `applied_entries` are
+    those that Kustomize applies, in its order. Both have at least one entry.
+
+    The reading is not sound (an update must rewrite the entries) if the written entries have
+    different versions. If `kustomize.image-name` is annotated, it is also not sound if that name
+    has no entry, or is replaced with a different image.
     """
     identity = target.image.identity
     annotated = identity_of(target.keys.kustomize_name)
-    names = list(dict.fromkeys(entry.name for entry in own_entries))
+    names = list(dict.fromkeys(entry.name for entry in applied_entries))
     if annotated:
         names.sort(key=lambda name: identity_of(name) != annotated)  # the annotated name first
-    results = [_replacement_of(name, own_entries) for name in names]
+    # what Kustomize makes of each name
+    results = [_replacement_of(name, applied_entries) for name in names]
 
-    versions = {entry.version for entry in all_entries}
+    versions = {entry.version for entry in written_entries}
     is_sound = len(versions) == 1
     if annotated:
         has_annotated_name = identity_of(names[0]) == annotated
@@ -151,11 +167,11 @@ def reading_of(
 
     # An entry may have no effect, because a later one changes its result: AIU appends such
     # entries.
-    effective = [
+    results_with_image = [
         result for result in results if identity_of(result.name) == identity and result.version
     ]
-    current = effective[0] if effective else results[0]
-    tags = dict.fromkeys(entry.tag for entry in (*effective, *all_entries))
+    current = results_with_image[0] if results_with_image else results[0]
+    tags = dict.fromkeys(entry.tag for entry in (*results_with_image, *written_entries))
     other_tags = tuple(tag for tag in tags if tag not in ("", current.tag))
     return Reading(
         current.name,
@@ -168,7 +184,7 @@ def reading_of(
 
 
 def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
-    """Return the replacement for an image with this name.
+    """Return what an image with this name becomes, with "" for a tag and digest that no entry sets.
 
     Kustomize applies the entries in sequence, and an entry may change the name that the next one
     has to match.
@@ -189,12 +205,12 @@ def _replacement_of(name: str, entries: Iterable[Replacement]) -> Replacement:
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
     """Return the file with the new version in every entry for the image.
 
-    A missing entry or list is added.
+    An entry is added if there is none, or none with the annotated `kustomize.image-name`.
 
     A file may have several entries with the same name (AIU also replaces all of them). Kustomize
     applies them in order.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = _load(files, target)
     old_versions = _versions_of_entries(tree, target)
     annotated = identity_of(target.keys.kustomize_name)
@@ -208,7 +224,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     edits = [
         Edit(path, key, old_versions.get(key, ""), version) for key, version in new_versions.items()
     ]
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _load(files: Files, target: Target) -> tuple[str, Tree]:
@@ -235,10 +251,10 @@ def _load(files: Files, target: Target) -> tuple[str, Tree]:
         )
     tree = tree_of(files, path)
     with about(path):
-        root = single(tree)
+        root = root_of_only_document(tree)
         _refuse_other_spelling(tree, root, ("images",))
         images = resolved_value(root, "images")
-        if images and images.kind != "sequence" and not images.null:
+        if images and not images.null and images.kind != "sequence":
             raise TargetError("images is not a list", hint="use a list of {name, newTag}")
     return path, tree
 
@@ -254,7 +270,8 @@ def _refuse_other_spelling(tree: Tree, mapping: Node, known: Sequence[str]) -> N
     """
     for key, _ in pairs(mapping):
         for name in known:
-            if key.value != name and key.value.lower() == name.lower():
+            differs_only_in_case = key.value != name and key.value.lower() == name.lower()
+            if differs_only_in_case:
                 problem = f"Kustomize reads {key.value!r} as {name}, but other tools do not"
                 raise TargetError(f"line {tree.line(key)}: {problem}", hint=f"use {name}")
 
@@ -266,8 +283,11 @@ def _all_entries(tree: Tree) -> list[Node]:
 
 
 def _entries_of_image(tree: Tree, target: Target) -> list[Node]:
-    """Return the entries for the image: by name, by `kustomize.image-name`, or because their
-    `newName` is the image.
+    """Return the nodes of the entries for the image. Their `name` is the image or the annotated
+    `kustomize.image-name`, or their `newName` is the image.
+
+    Entries that belong to another alias of the Application are skipped. Raises TargetError if a
+    field has a different case, such as `newtag`.
     """
     wanted_names = {target.image.identity, identity_of(target.keys.kustomize_name)} - {""}
     own_entries = []
@@ -301,9 +321,10 @@ def _replacement(entry: Node) -> Replacement:
 
 
 def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
-    """Return the tree with the new fields in the image's entries.
+    """Return the tree with the wanted fields in the image's entries.
 
-    Existing fields are changed first. Then missing fields are added and extra fields removed.
+    Existing fields are changed first. Then missing fields are added and extra fields removed, one
+    at a time.
     """
     changes = []
     for entry in _entries_of_image(tree, target):
@@ -313,8 +334,8 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     tree = with_texts(tree, changes)
 
     # Each added or removed line moves the nodes after it, so the tree is searched again.
-    while gap := _first_gap(tree, target, image):
-        entry, field, text = gap
+    while next_field := _first_field_to_add_or_remove(tree, target, image):
+        entry, field, text = next_field
         require_unshared(tree, entry)
         existing_key = next((key for key, _ in pairs(entry) if key.value == field), None)
         if existing_key is not None:
@@ -324,9 +345,13 @@ def _with_new_fields(tree: Tree, target: Target, image: Image) -> Tree:
     return tree
 
 
-def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str] | None:
-    """Return the first entry with a field to add or remove, the field, and its value ("" to remove
-    the field), or None.
+def _first_field_to_add_or_remove(
+    tree: Tree,
+    target: Target,
+    image: Image,
+) -> tuple[Node, str, str] | None:
+    """Return an entry of the image, the name of a field to add to it or to remove from it, and the
+    field's value ("" to remove it). Return None if all entries have the wanted fields.
     """
     for entry in _entries_of_image(tree, target):
         for field, text in _wanted_fields(entry, target, image).items():
@@ -338,10 +363,11 @@ def _first_gap(tree: Tree, target: Target, image: Image) -> tuple[Node, str, str
 
 
 def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
-    """Return the wanted fields of an entry. "" means that the field must not exist.
+    """Return the wanted fields of an entry, such as `{"newTag": "1.2", "digest": ""}`. "" means
+    that the field must not exist.
 
-    `newName` is changed only in the entry with the annotated name, and only if its result is a
-    different image.
+    `newName` is included only for the entry with the annotated name, and only if that entry
+    currently gives a different image.
     """
     fields = {"newTag": image.tag, "digest": image.digest}
     name = _text(entry, "name")
@@ -349,13 +375,15 @@ def _wanted_fields(entry: Node, target: Target, image: Image) -> dict[str, str]:
     annotated = identity_of(target.keys.kustomize_name)
     has_annotated_name = annotated != "" and identity_of(name) == annotated
     if has_annotated_name and identity_of(current_result) != image.identity:
-        fields["newName"] = spelled(image, target, *target.source.images)
+        fields["newName"] = name_as_spelled(image, target, *target.source.images)
     return fields
 
 
 def _with_new_entry(tree: Tree, target: Target, image: Image) -> Tree:
-    """Return the file with one more entry. A missing list is added."""
-    full_name = spelled(image, target, *target.source.images)
+    """Return the tree with one more entry in `images:`, for the annotated name or else the image.
+    A missing list is added.
+    """
+    full_name = name_as_spelled(image, target, *target.source.images)
     name = target.keys.kustomize_name or full_name
     new_name = full_name if name != full_name else ""
     fields = {"name": name, "newName": new_name, "newTag": image.tag, "digest": image.digest}

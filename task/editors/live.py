@@ -34,15 +34,15 @@ _LISTS: Mapping[Kind, tuple[TargetKind, Section]] = {
 
 
 def read(manifest: Mapping[str, Any], index: int, target: Target) -> Reading:
-    """Return the target's current image in the source.
+    """Return the target's current image in a source of an Application's manifest.
 
     `index` is the source's position in `spec.sources`, and is ignored if the Application has
-    `spec.source`. Raises `SourceError` for a source that cannot have images, and the editors'
-    AnnotationErrors.
+    `spec.source`. Raises `SourceError` for a source that does not exist or cannot have images, and
+    the editors' AnnotationErrors.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
-    files, _ = _as_file(_raw(source, section), section)
+    files, _ = _as_override_file(_list_in_source(source, section), section)
     reading = EDITORS[kind].read(files, _without_git(target, kind))
     return replace(reading, file="")
 
@@ -53,19 +53,19 @@ def write(
     target: Target,
     image: Image,
 ) -> tuple[tuple[Operation, ...], tuple[Edit, ...]]:
-    """Return the operations that set the image, and the edits.
+    """Return the operations of a JSON patch that sets the image, and the edits.
 
     Both are empty if the update does not change anything. Raises the same errors as `read`.
     """
     kind, section = _list_of(target.source)
     source = _source_of(manifest, index)
-    files, positions = _as_file(_raw(source, section), section)
+    files, positions = _as_override_file(_list_in_source(source, section), section)
     changed, edits = EDITORS[kind].write(files, _without_git(target, kind), image)
     if not changed:
         return (), ()
     new_nodes = elements(tree_of(changed, _FILE), section)
-    new_elements = [_element(node, section) for node in new_nodes]
-    section_path = f"{_path(manifest, index)}/{section.name}"
+    new_elements = [_element_for_spec(node, section) for node in new_nodes]
+    section_path = f"{_path_of_source(manifest, index)}/{section.name}"
     operations = _operations(source, section, section_path, new_elements, positions)
     field = place(manifest, index, target)
     return operations, tuple(replace(edit, path=field) for edit in edits)
@@ -74,11 +74,17 @@ def write(
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
     """Return the Application field with the images: "spec.source.helm.parameters"."""
     _, section = _list_of(target.source)
-    return f"{_path(manifest, index)}/{section.name}/{section.list}".strip("/").replace("/", ".")
+    return f"{_path_of_source(manifest, index)}/{section.name}/{section.list}".strip("/").replace(
+        "/", "."
+    )
 
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
-    """Return the kind of the override editor for the source, and the source's list."""
+    """Return the kind of override file that is equivalent to the source, such as "helm-override",
+    and the list with the images in it.
+
+    Raises SourceError for any other type of source.
+    """
     kind_and_section = _LISTS.get(source.kind or source.section)
     if kind_and_section is None:
         raise SourceError(
@@ -92,9 +98,10 @@ def _list_of(source: Source) -> tuple[TargetKind, Section]:
 
 
 def _without_git(target: Target, kind: TargetKind) -> Target:
-    """Return the target without its Git-specific parts.
+    """Return the target for the equivalent override file, without its Git-specific parts.
 
-    No elements need to be copied, because a patch keeps all other elements.
+    The source's elements are removed, because they need not be copied into the file: a patch keeps
+    all other elements.
     """
     source = replace(
         target.source,
@@ -112,8 +119,8 @@ def _without_git(target: Target, kind: TargetKind) -> Target:
     )
 
 
-def _path(manifest: Mapping[str, Any], index: int) -> str:
-    """Return the source's location as a JSON pointer."""
+def _path_of_source(manifest: Mapping[str, Any], index: int) -> str:
+    """Return the source's location as a JSON pointer, such as `/spec/sources/0`."""
     spec = mapping(manifest.get("spec"))
     if mapping(spec.get("sourceHydrator")):  # AIU has read drySource since v1.3
         return "/spec/sourceHydrator/drySource"
@@ -121,9 +128,11 @@ def _path(manifest: Mapping[str, Any], index: int) -> str:
 
 
 def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
-    """Return the source at `_path`. Raises SourceError if it does not exist."""
+    """Return the source at this index of an Application's manifest. Raises SourceError if it does
+    not exist.
+    """
     value: Any = manifest
-    for part in _path(manifest, index).removeprefix("/").split("/"):
+    for part in _path_of_source(manifest, index).removeprefix("/").split("/"):
         if isinstance(value, list) and part.isdigit() and int(part) < len(value):
             value = value[int(part)]
         else:
@@ -136,17 +145,20 @@ def _source_of(manifest: Mapping[str, Any], index: int) -> Mapping[str, Any]:
     return value
 
 
-def _raw(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
+def _list_in_source(source: Mapping[str, Any], section: Section) -> Sequence[Any]:
     """Return the list's elements, or () if the source has no such list."""
     raw = mapping(source.get(section.name)).get(section.list)
     return raw if isinstance(raw, list) else ()
 
 
-def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
-    """Return the equivalent override file, and each element's position in `raw`."""
+def _as_override_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
+    """Return the equivalent override file, and the position in `raw` of each of its elements.
+
+    Elements of the wrong type are not in the file. Without elements, there is no file.
+    """
     texts = {}  # by position
     for position, element in enumerate(raw):
-        text = _as_yaml(element, section)
+        text = _element_as_yaml(element, section)
         if text:
             texts[position] = text
     if not texts:
@@ -156,7 +168,7 @@ def _as_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ..
     return {_FILE: File(head + body)}, tuple(texts)
 
 
-def _as_yaml(element: Any, section: Section) -> str:
+def _element_as_yaml(element: Any, section: Section) -> str:
     """Return a list element as YAML, or "" for an element of the wrong type."""
     if section == override_kustomize.SECTION:  # images are strings
         return double_quoted(element) if isinstance(element, str) else ""
@@ -174,7 +186,7 @@ def _as_yaml(element: Any, section: Section) -> str:
     return "\n    ".join(fields)
 
 
-def _element(node: Node, section: Section) -> Any:
+def _element_for_spec(node: Node, section: Section) -> Any:
     """Return an override file's element in the form used in the Application's spec."""
     if section == override_kustomize.SECTION:
         return resolved(node).value
@@ -198,9 +210,10 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    The first of the new elements replace those at these positions in the list, and the others are
-    appended. A missing list is added.
+    `positions` are the positions in the source's list of the elements to change. A missing list is
+    added.
     """
+    # The override file's elements keep their order, and new ones are at the end.
     replacing = new_elements[: len(positions)]
     appended = list(new_elements[len(positions) :])
     fields = source.get(section.name)
@@ -225,15 +238,18 @@ def _operations(
 
 
 def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
-    """Return the operations that turn the element at this path into the new one."""
+    """Return the operations that turn the element at this path into the new one, or [] if it is the
+    same. A string is replaced as a whole.
+    """
     if isinstance(new, str):
         return [_operation("replace", path, new)] if new != old else []
     # Field by field, so that unknown fields are kept.
     operations = []
     for name, new_value in new.items():
         # an absent forceString means false
-        old_value = old.get(name) or False
-        if old_value != (new_value or False):
+        old_or_false = old.get(name) or False
+        new_or_false = new_value or False
+        if old_or_false != new_or_false:
             operations.append(_operation("add", f"{path}/{name}", new_value))
     return operations
 

@@ -19,10 +19,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from task.editors.file_text import MODES, about, belongs, spelled, tag_value, text_of
+from task.editors.file_text import MODES, about, belongs, name_as_spelled, tag_value, text_of
 from task.editors.yaml.edit import has_text, line_start, require_unshared, splice
 from task.editors.yaml.path import key_path
-from task.editors.yaml.spelling import sound
+from task.editors.yaml.spelling import reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, parse, resolved, value, walk
 from task.errors import TargetError, TaskError
 from task.image import live_image
@@ -99,13 +99,14 @@ def places(target: Target) -> tuple[Place, ...]:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the first name, tag, and digest in the manifests.
+    """Return the first name, the first tag, and the first digest of the image in the manifests.
 
-    The reading is not sound if other values differ.
+    The reading is not sound (the manifests must be rewritten) if other scalars have a different
+    tag or digest, or if one of the scalars is not a string.
 
     Raises TargetError if no manifest contains the image.
     """
-    broken: list[TaskError] = []
+    broken: list[TaskError] = []  # `_trees` appends the errors of files that it skips
     hits: list[Hit] = []
     first_path = ""
     for path, tree in _trees(files, target, broken):
@@ -121,7 +122,7 @@ def read(files: Files, target: Target) -> Reading:
     # A scalar may have only a part of the image, such as a marked tag.
     same_tags = all(image.tag in ("", tag) for image in images)
     same_digests = all(image.digest in ("", digest) for image in images)
-    are_strings = all(sound(resolved(hit.node)) for hit in hits)
+    are_strings = all(reads_as_string(resolved(hit.node)) for hit in hits)
     return Reading(
         name,
         tag,
@@ -132,8 +133,8 @@ def read(files: Files, target: Target) -> Reading:
 
 
 def _no_such_image(target: Target, broken: Sequence[TaskError]) -> TargetError:
-    """Return the error for a missing image, which mentions any unreadable file as a possible
-    reason.
+    """Return the error for an image that no manifest has. It mentions the first of the `broken`
+    files, because the image may be in it.
     """
     name = target.keys.manifests_name or target.image.name
     unread = f"; {broken[0].subject} was skipped: {broken[0].message}" if broken else ""
@@ -156,14 +157,14 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     changed: dict[str, File] = {}
     edits: list[Edit] = []
     has_image = False
-    broken: list[TaskError] = []
+    broken: list[TaskError] = []  # `_trees` appends the errors of files that it skips
     for path, tree in _trees(files, target, broken):
         with about(path):
             hits = list(_hits(tree, target, image))
             if hits:
                 has_image = True
             outdated = [hit for hit in hits if not has_text(hit.node, hit.new)]
-            new_tree = _rewritten(tree, outdated)
+            new_tree = _with_new_texts(tree, outdated)
         if new_tree.text != tree.text:
             changed[path] = File(new_tree.text, files[path].mode)
             edits += [hit.edit(path, tree) for hit in outdated]
@@ -172,28 +173,31 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     return changed, tuple(edits)
 
 
-def _rewritten(tree: Tree, hits: list[Hit]) -> Tree:
-    """Return the tree with all hits written.
+def _with_new_texts(tree: Tree, hits: list[Hit]) -> Tree:
+    """Return the tree with the new text of each hit. A hit's node is a scalar, or a YAML alias
+    (`*name`) of an anchored scalar (`&name`).
 
-    If all uses of an anchored scalar are hits, it is written only at its anchor.
+    If an anchored scalar and all of its aliases get the same new text, only the scalar is changed,
+    and its aliases remain. Otherwise, a scalar that has aliases cannot be changed: TargetError.
     """
     new_texts = {id(hit.node): hit.new for hit in hits}
     changes: dict[int, tuple[Node, str]] = {}  # by the node's id
     for hit in hits:
-        anchored = resolved(hit.node)
-        aliases = tree.aliases(anchored)
-        texts_of_uses = {new_texts.get(id(node)) for node in (anchored, *aliases)}
-        is_written_at_anchor = bool(aliases) and texts_of_uses == {hit.new}
-        if is_written_at_anchor and hit.node.kind == "alias":
-            continue
-        if not is_written_at_anchor:
-            require_unshared(tree, hit.node)
+        scalar = resolved(hit.node)
+        aliases = tree.aliases(scalar)
+        # None stands for a use that is not a hit, and keeps its text.
+        texts_of_uses = {new_texts.get(id(node)) for node in (scalar, *aliases)}
+        all_uses_get_this_text = bool(aliases) and texts_of_uses == {hit.new}
+        if all_uses_get_this_text and hit.node.kind == "alias":
+            continue  # it gets the text from the scalar
+        if not all_uses_get_this_text:
+            require_unshared(tree, hit.node)  # raises TargetError
         changes[id(hit.node)] = (hit.node, hit.new)
     return splice(tree, list(changes.values()))
 
 
 def manifests_in(files: Files, target: Target) -> Iterator[str]:
-    """Yield the paths of the target's files, in sorted order."""
+    """Yield the paths of the target's files that can be read as text, in sorted order."""
     for path in sorted(files):
         if not _is_in_target(path, target):
             continue
@@ -202,7 +206,9 @@ def manifests_in(files: Files, target: Target) -> Iterator[str]:
 
 
 def _is_in_target(path: str, target: Target) -> bool:
-    """Return whether a path is the target's file, or a manifest in its folder."""
+    """Return whether a path is the target's file, or a YAML or JSON file in the target's folder, or
+    in a subfolder if the target is recursive.
+    """
     if path == target.path:
         return True
     if not path.endswith(SUFFIXES):
@@ -219,7 +225,11 @@ def _trees(
     target: Target,
     broken: list[TaskError],
 ) -> Iterator[tuple[str, Tree]]:
-    """Yield the readable YAML files that may contain the image, by path. Record the broken ones."""
+    """Yield the path and tree of each file that may contain the image.
+
+    The errors of files that are not YAML are appended to `broken`, except for the target's own
+    file, whose error is raised.
+    """
     # Called only for its errors: the path or a parent folder may be a link, a submodule, or a
     # file.
     is_folder = target.path not in files or files[target.path].mode == "040000"
@@ -254,15 +264,16 @@ def _may_contain_image(text: str, target: Target) -> bool:
 
 
 def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the marked scalars, then the containers' images.
+    """Yield the scalars that hold the target's image: those that a setter comment marks, then the
+    containers' images.
 
-    When reading, there is no new image, and `new` is "".
+    `image` is the new image, or None when only reading.
     """
-    marked_hits = list(marked(tree, target, image))
+    marked_hits = list(marked_scalars(tree, target, image))
     yield from marked_hits
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
         if other.alias:
-            marked_hits += marked(tree, replace(target, alias=other.alias), None)
+            marked_hits += marked_scalars(tree, replace(target, alias=other.alias), None)
     marked_nodes = {id(hit.node) for hit in marked_hits}
 
     identities = {target.image.identity}
@@ -280,11 +291,12 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
             yield Hit(node, old, new)
 
 
-def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
-    """Yield the scalars that are marked for the target's alias, in document order.
+def marked_scalars(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
+    """Yield the scalars that a setter comment marks for the target's alias, in document order, such
+    as `tag: "1.0" # {"$imagepolicy": "argocd:web:tag"}`.
 
-    When reading, there is no new image, and `new` is "". Raises TargetError if a scalar needs a
-    digest and the image has none.
+    `image` is the new image, or None when only reading. Raises TargetError if a scalar needs a
+    digest and the new image has none.
     """
     if SIGN not in tree.text:
         return
@@ -306,8 +318,9 @@ def marked(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
 
 def _marked_image(part: str, text: str) -> Image:
-    """Return the image in a scalar that holds this part of it: "tag", "digest", "name", or "" for
-    the whole image. Unknown parts of the image are "".
+    """Return the image that a marked scalar's text stands for. Unknown parts of it are "".
+
+    `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
     """
     unknown = Image("", "", "")
     if part == "tag":
@@ -318,9 +331,9 @@ def _marked_image(part: str, text: str) -> Image:
 
 
 def _value_before(tree: Tree, comment_start: int) -> Node | None:
-    """Return the value before a comment on the same line.
+    """Return the last value before a comment on the same line.
 
-    Returns None if there is only a key, or if the `#` is part of a value.
+    Returns None if there is nothing or only a key before it, or if the `#` is part of a value.
     """
     start_of_line = line_start(tree.text, comment_start)
     last_before = None
@@ -338,8 +351,10 @@ def _value_before(tree: Tree, comment_start: int) -> Node | None:
 
 
 def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
-    """Return the new value of a scalar that holds this part of the image: "tag", "digest", "name",
-    or "" for the whole image.
+    """Return the new value of a marked scalar. The image's name is spelled as in the old value.
+
+    `part` is the end of the setter comment: "tag", "digest", "name", or "" for the whole image.
+    Raises TargetError if the part is the digest and the image has none.
     """
     if part == "tag":
         return image.tag or tag_value(image)
@@ -351,14 +366,15 @@ def _marked_text(part: str, old: str, target: Target, image: Image) -> str:
                 hint=hint,
             )
         return image.digest
-    name = spelled(image, target, old)
+    name = name_as_spelled(image, target, old)
     return name if part == "name" else replace(image, name=name).reference
 
 
 def _container_images(tree: Tree) -> Iterator[Node]:
-    """Yield the `image:` of each container in each manifest.
+    """Yield the `image:` of each container in each manifest, which is a document with `apiVersion`
+    and `kind`.
 
-    The images in a list that aliases repeat are yielded once.
+    The images in a list that YAML aliases repeat are yielded once.
     """
     for root in tree.roots:
         is_manifest = value(root, "apiVersion") is not None and value(root, "kind") is not None
@@ -374,7 +390,9 @@ def _container_images(tree: Tree) -> Iterator[Node]:
 
 
 def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
-    """Yield the containers below these keys, which hold one container or a list of them."""
+    """Yield the containers below keys with these names, such as `containers` or `script`. The value
+    of a key in `_LISTS` is a list of containers, and of any other key a list or one container.
+    """
     for node in walk(root):
         if node.kind != "mapping":
             continue
@@ -388,7 +406,7 @@ def _containers_below(root: Node, names: Collection[str]) -> Iterator[Node]:
 
 
 def _engines_in(root: Node) -> Iterator[_WorkflowEngine]:
-    """Yield the workflow engines whose objects appear in a document."""
+    """Yield the workflow engine of each object in a document, which may embed other objects."""
     for node in walk(root):
         if node.kind != "mapping":
             continue

@@ -12,19 +12,26 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from task.editors import kustomization
-from task.editors.file_text import about, belongs, identity_of, refuse_taken, result, spelled
+from task.editors.file_text import (
+    about,
+    belongs,
+    identity_of,
+    name_as_spelled,
+    refuse_taken_entry,
+    result_of_write,
+)
 from task.editors.kustomization import Replacement, reading_of
 from task.editors.overrides import (
     LowerLayer,
     Section,
     Stray,
     elements,
-    follow,
-    grow,
     is_copy,
     load,
     places,
     read_lower_layer,
+    with_new_elements,
+    with_updated_copies,
 )
 from task.editors.yaml.edit import require_unshared, splice
 from task.editors.yaml.tree import Node, Tree, resolved
@@ -62,34 +69,40 @@ class KustomizeImage:
 
 
 def parse_entry(text: str) -> KustomizeImage:
-    """Parse an entry."""
+    """Parse an entry, such as `name=ghcr.io/acme/api:1.2`."""
     left, equals, right = text.partition("=")
     return KustomizeImage(left, right) if equals else KustomizeImage("", text)
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the image's version according to its entries.
+    """Return the image's version according to its entries in the override file. All parts are "" if
+    it has no entry, or if the right side of its first entry is not an image.
 
-    The reading is not sound if the entries do not yet replace the name in the manifests with the
-    image.
+    The reading is not sound (the entries must be rewritten) if one of the entries gives a different
+    image, or in the cases that `reading_of` lists.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
     entries = [entry for _, entry in _entries(elements(tree, SECTION))]
     own_entries = [entry for entry in entries if _is_of_image(entry, target)]
-    if not own_entries or live_image(own_entries[0].right) is None:
+    if not own_entries:
         return Reading(file=path)
-    replacements = _replacements(own_entries)
-    reading = reading_of(edited(replacements), replacements, target, path)
+    has_image = live_image(own_entries[0].right) is not None
+    if not has_image:
+        return Reading(file=path)
+    written_entries = _replacements(own_entries)
+    applied_entries = edited(written_entries)  # as `kustomize edit set image` stores them
+    reading = reading_of(applied_entries, written_entries, target, path)
     all_give_the_image = all(entry.identity == target.image.identity for entry in own_entries)
     return replace(reading, sound=reading.sound and all_give_the_image)
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the version in the entries that Argo CD uses if the override file does not have any.
+    """Return the image's version in the layers below the override file, which Argo CD uses if the
+    override file has no list.
 
-    These are the entries of the kustomization file in the source's path, and those of the spec or
-    the common file.
+    These are the entries of the kustomization file in the source's path, and those of the
+    Application's spec or of `.argocd-source.yaml`.
     """
     if target.kind == "kustomize-override":
         lower_entries: list[KustomizeImage] = []
@@ -103,13 +116,13 @@ def read_below(files: Files, target: Target) -> Reading:
     )
 
     folder = target.source.path.strip("/")
-    in_file: list[Replacement] = []
+    file_replacements: list[Replacement] = []
     with suppress(TargetError):  # the file may not exist, or may be in a different repository
-        in_file = kustomization.replacements(files, replace(target, path=folder))
+        file_replacements = kustomization.replacements(files, replace(target, path=folder))
 
-    replacements = in_file
+    replacements = file_replacements
     if lower_replacements:
-        replacements = edited([*in_file, *lower_replacements])
+        replacements = edited([*file_replacements, *lower_replacements])
     if not replacements:
         return Reading()
     return reading_of(replacements, replacements, target, "")
@@ -138,7 +151,9 @@ def _replacements(entries: Iterable[KustomizeImage]) -> list[Replacement]:
         if image is not None:
             name = entry.left or image.name
             new_name = image.name if entry.left else ""
-            replacements.append(Replacement(name, new_name, image.tag, image.digest))
+            replacements.append(
+                Replacement(name=name, new=new_name, tag=image.tag, digest=image.digest)
+            )
     return replacements
 
 
@@ -152,8 +167,9 @@ def _entries(nodes: Iterable[Node]) -> list[tuple[Node, KustomizeImage]]:
 
 
 def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
-    """Return whether an entry is for the target's image: either the result is the image,
-    or the entry has the annotated name.
+    """Return whether an entry is for the target's image, and not for another alias of the image.
+
+    Either its result is the image, or it replaces the name in `kustomize.image-name`.
     """
     annotated = target.keys.kustomize_name
     gives_the_image = entry.identity == target.image.identity
@@ -164,13 +180,13 @@ def _is_of_image(entry: KustomizeImage, target: Target) -> bool:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Return the file with the new version in all entries for the image, and copies of the spec's
-    other entries.
+    """Return the file with the new version in all entries for the image, and copies of the other
+    entries of the Application's spec or `.argocd-source.yaml`.
 
-    An entry with an origin comment follows its origin, and is removed if the origin is removed. All
-    other entries are kept.
+    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
+    changes, and is removed if the origin is removed. All other entries are kept.
     """
-    refuse_taken(target)
+    refuse_taken_entry(target)
     path, tree = load(files, target, SECTION)
     old_entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
@@ -189,24 +205,24 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
 
     with about(path):
         tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
-        tree = grow(tree, SECTION, [entry.text for entry in missing])
+        tree = with_new_elements(tree, SECTION, [entry.text for entry in missing])
         added_keys = {entry.key for entry in missing if not _is_of_image(entry, target)}
-        tree = follow(tree, SECTION, lower_layer, key_of, added_keys)
+        tree = with_updated_copies(tree, SECTION, lower_layer, key_of, added_keys)
 
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
     removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
-        *(Edit(path, _key(new), old.text, new.text) for _, old, new in changes),
-        *(Edit(path, _key(entry), "", entry.text) for entry in missing),
-        *(Edit(path, _key(entry), entry.text, "") for entry in removed),
+        *(Edit(path, _key_in_edit(new), old.text, new.text) for _, old, new in changes),
+        *(Edit(path, _key_in_edit(entry), "", entry.text) for entry in missing),
+        *(Edit(path, _key_in_edit(entry), entry.text, "") for entry in removed),
     ]
-    # `result` uses these if only quotes or a comment changed.
+    # `result_of_write` uses these if only quotes or a comment changed.
     unchanged = [
-        Edit(path, _key(entry), entry.text, entry.text)
+        Edit(path, _key_in_edit(entry), entry.text, entry.text)
         for entry in wanted_entries
         if _is_of_image(entry, target)
     ]
-    return result(files, path, tree.text, [*edits, *unchanged])
+    return result_of_write(files, path, tree.text, [*edits, *unchanged])
 
 
 def _wanted_entries(
@@ -216,19 +232,20 @@ def _wanted_entries(
     image: Image,
 ) -> list[KustomizeImage]:
     """Return the wanted form of each entry in the file: the image's own entries have the new
-    version, copies follow their origin, and the others are unchanged.
+    version, copies have the content of the entry that they were copied from, and the others are
+    unchanged.
     """
     origins = lower_layer.origins
-    wanted_entries: list[KustomizeImage] = []
-    own_numbers: list[int] = []
+    wanted_entries: list[KustomizeImage] = []  # one for each entry in the file
+    own_numbers: list[int] = []  # the positions of the image's own entries
     for number, (node, entry) in enumerate(_entries(elements(tree, SECTION))):
         if _is_of_image(entry, target):
             own_numbers.append(number)
-            wanted_entries.append(_at_version(entry, origins, target, image))
+            wanted_entries.append(_entry_at_version(entry, origins, target, image))
         elif lower_layer.copied and entry.key in origins and is_copy(tree, node):
             original, _ = origins[entry.key]
             # An entry with the same meaning keeps its spelling.
-            wanted_entries.append(original if _differ(entry, original) else entry)
+            wanted_entries.append(original if _have_different_meanings(entry, original) else entry)
         else:
             wanted_entries.append(entry)
 
@@ -245,8 +262,10 @@ def _wanted_entries(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry that was edited to differ from its origin, and each entry that a
-    hand-written list hides.
+    """Return each entry of the Application's spec or `.argocd-source.yaml` that is changed in the
+    override file without being a copy, and each that a hand-written list hides.
+
+    Entries that an alias of the Application writes do not count as changed.
     """
     if target.carry is False:
         return ()
@@ -263,31 +282,33 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         if not names.isdisjoint(target.managed):  # an alias of the Application writes it
             continue
         original, comment = origins[entry.key]
-        if _differ(entry, original) and not is_copy(tree, node):
-            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=False)
+        if _have_different_meanings(entry, original) and not is_copy(tree, node):
+            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=False)
     if lower_layer.copied:
         return tuple(strays_by_key.values())
 
     keys_in_file = {entry.key for _, entry in entries}
     for key, (entry, comment) in origins.items():
         if key not in keys_in_file and not _is_of_image(entry, target):
-            strays_by_key[_key(entry)] = Stray(_key(entry), comment, hidden=True)
+            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=True)
     return tuple(strays_by_key.values())
 
 
-def _key(entry: KustomizeImage) -> str:
+def _key_in_edit(entry: KustomizeImage) -> str:
     """Return the entry's key in an `Edit`: `kustomize.images[<name>]`."""
     image = live_image(entry.right)
     name = image.name if image else entry.right
     return f"kustomize.images[{entry.left or name}]"
 
 
-# by key: the entry, and its origin comment
+# The entries of the spec or the common file, by key: the entry, and the comment of its copies.
 Origins = Mapping[str, tuple[KustomizeImage, str]]
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
-    """Return the entries that Argo CD would use if the override file had none."""
+    """Return the entries that Argo CD would use if the override file had no list: those of the
+    Application's spec or of the common file, `.argocd-source.yaml`.
+    """
 
     def read_common(nodes: Sequence[Node]) -> dict[str, KustomizeImage]:
         """Return the entries of the common file's list, by key."""
@@ -298,25 +319,26 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[KustomizeImage]:
     return read_lower_layer(files, target, SECTION, spec_by_key, read_common)
 
 
-def _at_version(
+def _entry_at_version(
     entry: KustomizeImage,
     origins: Origins,
     target: Target,
     image: Image,
 ) -> KustomizeImage:
-    """Return the image's entry with the new version, keeping the spelling of the image's name.
+    """Return an entry of the image with the new version, keeping the spelling of the image's name.
 
-    An entry that is only the annotated name becomes `name=image`.
+    An entry that is only the annotated name becomes `name=image`. `origins` have other spellings of
+    the image's name.
     """
     originals = [original.right for original, _ in origins.values()]
-    full_name = spelled(image, target, entry.right, *originals)
+    full_name = name_as_spelled(image, target, entry.right, *originals)
     left = entry.left
     if not left and entry.identity != image.identity:
         left = target.keys.kustomize_name
     return KustomizeImage(left, replace(image, name=full_name).reference)
 
 
-def _differ(entry: KustomizeImage, original: KustomizeImage) -> bool:
+def _have_different_meanings(entry: KustomizeImage, original: KustomizeImage) -> bool:
     """Return whether Kustomize treats two entries differently. Other spellings do not count."""
     return _as_kustomize_reads(entry) != _as_kustomize_reads(original)
 
@@ -335,8 +357,11 @@ def _entries_to_append(
     target: Target,
     image: Image,
 ) -> list[KustomizeImage]:
-    """Return the entries to append to the file's `entries`: those of the lower layer that the file
-    lacks, and the image's own entry if there is none.
+    """Return the entries to append to the file's `entries`.
+
+    These are the entries of the lower layer (the Application's spec or `.argocd-source.yaml`) that
+    the file lacks: those for the image with the new version, and the others if they are copied. If
+    there is still no entry for the image, a new one is added.
     """
     keys_in_file = {entry.key for entry in entries}
     missing = []
@@ -344,7 +369,7 @@ def _entries_to_append(
         if original.key in keys_in_file:
             continue
         if _is_of_image(original, target):
-            missing.append(_at_version(original, lower_layer.origins, target, image))
+            missing.append(_entry_at_version(original, lower_layer.origins, target, image))
         elif lower_layer.copied:
             missing.append(original)
 
@@ -358,6 +383,6 @@ def _entries_to_append(
     if has_own_entry:
         return missing
     originals = [original.right for original, _ in lower_layer.origins.values()]
-    full_name = spelled(image, target, *originals)
+    full_name = name_as_spelled(image, target, *originals)
     own_entry = KustomizeImage(annotated, replace(image, name=full_name).reference)
     return [*missing, own_entry]

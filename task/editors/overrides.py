@@ -11,9 +11,9 @@ the spec's lists (argo-cd issue 6665), and an element inherits missing fields fr
 element at the same index. So the file must be self-contained: each element must be complete, and
 each value must be a string.
 
-An element that we copied from the spec or from the common file has a comment with its origin, and
-follows the origin's changes. An element without the comment was written by a person, and is left
-unchanged.
+An element that we copied from the spec or from the common file (`.argocd-source.yaml`) has a
+comment with its origin, such as `# from the Application`, and follows the origin's changes. An
+element without the comment was written by a person, and is left unchanged.
 
 A list without any such comment was written by a person or another tool, such as AIU. It has always
 hidden the spec's other elements from Argo CD, so nothing is copied into it.
@@ -27,7 +27,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from typing import Generic, NamedTuple, TypeVar
 
-from task.editors.file_text import about, chosen, result, single, spelled, tag_value, tree_of
+from task.editors.file_text import (
+    about,
+    chosen,
+    name_as_spelled,
+    result_of_write,
+    root_of_only_document,
+    tag_value,
+    tree_of,
+)
 from task.editors.helm_values import digest_value, known_digest, reading_of
 from task.editors.yaml.edit import (
     Splice,
@@ -41,7 +49,7 @@ from task.editors.yaml.edit import (
     require_unshared,
     splice,
 )
-from task.editors.yaml.spelling import Data, Word, looks_typed, sound
+from task.editors.yaml.spelling import Data, Word, looks_typed, reads_as_string
 from task.editors.yaml.tree import Node, Tree, pairs, resolved, resolved_value, value
 from task.errors import AnnotationError, TargetError
 from task.model import Edit, Files, Image, Keys, Parameter, Place, Reading, Target
@@ -71,9 +79,12 @@ PLUGIN = Section("plugin", "env")
 
 @dataclass(frozen=True)
 class LowerLayer(Generic[T]):
-    """The elements of the spec or the common file, which the override file's list hides."""
+    """The elements of the Application's spec or of the common file (`.argocd-source.yaml`), which
+    the override file's list hides.
+    """
 
-    # by key: each element, and its origin comment
+    # By key: each element, and the comment that a copy of it gets. The element is the origin of its
+    # copies.
     origins: Mapping[str, tuple[T, str]]
     used: bool  # whether Argo CD uses these elements, because the override file has no list
     copied: bool  # whether the override file's list gets copies of the elements it lacks
@@ -83,13 +94,13 @@ class Stray(NamedTuple):
     """An element in the spec or the common file that the override file changes or hides."""
 
     name: str
-    origin: str
+    origin: str  # the comment that a copy of it would have: "# from the Application"
     hidden: bool  # whether the override file lacks the element; otherwise, the value differs
 
 
 def places(target: Target) -> tuple[Place, ...]:
-    """Return the override file in all spellings of its name, the common file of the folder's
-    Applications, and Helm's values files.
+    """Return the override file in all spellings of its name, the common file
+    (`.argocd-source.yaml`) of the folder's Applications, and for Helm the values files.
     """
     paths = dict.fromkeys((target.path, *target.fallbacks, common_path(target)))
     values = target.values if target.kind == "helm-override" else ()
@@ -118,35 +129,38 @@ def _tree(files: Files, path: str, section: Section) -> Tree:
     """Return a file's tree. Raises the same errors as `load`."""
     tree = tree_of(files, path)
     with about(path):
-        single(tree)
+        root_of_only_document(tree)
         _section_list(tree, section)
     return tree
 
 
 def _section_list(tree: Tree, section: Section) -> Node | None:
-    """Return the section's list. Return None if the list, the section, or the document is missing
-    or null.
+    """Return the section's list, such as `helm.parameters`. Return None if the list, the section,
+    or the document is missing or null.
+
+    Raises TargetError if one of them has another type, or a key has another case, such as `Helm`.
     """
     node: Node | None = tree.root
     for key in section:  # first the section's name, then the list's
         if node is None or node.null:
             return None
         if node.kind != "mapping":
-            raise _shape(f"{section.name} is not a mapping")
+            raise _wrong_structure(f"{section.name} is not a mapping")
         # Argo CD ignores case in keys, but its merge patch does not: the result would have both
         # `Helm:` and `helm:`.
         for key_node, _ in pairs(node):
-            if key_node.value != key and key_node.value.lower() == key:
-                raise _shape(f"has {key_node.value} where Argo CD expects {key}")
+            has_other_case = key_node.value != key and key_node.value.lower() == key
+            if has_other_case:
+                raise _wrong_structure(f"has {key_node.value} where Argo CD expects {key}")
         node = resolved_value(node, key)
     if node is None or node.null:
         return None
     if node.kind != "sequence":
-        raise _shape(f"{section.name}.{section.list} is not a list")
+        raise _wrong_structure(f"{section.name}.{section.list} is not a list")
     return node
 
 
-def _shape(problem: str) -> TargetError:
+def _wrong_structure(problem: str) -> TargetError:
     """Return the error for a file that does not have the structure of an override file."""
     return TargetError(
         problem,
@@ -169,11 +183,12 @@ def read_lower_layer(
 ) -> LowerLayer[T]:
     """Return the elements that Argo CD would use if the override file had no list.
 
-    `spec` has the spec's elements, and `common` reads those of the common file's list.
+    `spec` has the elements of the Application's spec, by key. `common` reads the elements of the
+    common file's list (`.argocd-source.yaml`).
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    origin_comments = set()
+    origin_comments = set()  # of the copies in the override file
     for element in elements(tree, section):
         match = origin_comment(tree, element)
         if match:
@@ -184,7 +199,7 @@ def read_lower_layer(
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
 
-    origins: dict[str, tuple[T, str]] = {}
+    origins: dict[str, tuple[T, str]] = {}  # by key: the element, and the comment of its copies
     # The common file's list also replaces the spec's list.
     is_spec_used = common_list is None
     if is_spec_used or target.carry or FROM_SPEC in origin_comments:
@@ -193,14 +208,17 @@ def read_lower_layer(
         common_elements = common(common_list.children)
         origins |= {key: (element, FROM_COMMON) for key, element in common_elements.items()}
 
-    copied = target.carry
-    if copied is None:  # a list without origin comments is not ours
-        copied = not has_list or bool(origin_comments)
+    copied = target.carry  # set by the user, or None
+    if copied is None:
+        is_own_list = bool(origin_comments)  # a list without origin comments is not ours
+        copied = not has_list or is_own_list
     return LowerLayer(origins, used=not has_list, copied=copied)
 
 
-def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
-    """Append elements to the section's list, and return the new tree. A missing list is added."""
+def with_new_elements(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
+    """Return the tree with these elements at the end of the section's list. A missing list is
+    added.
+    """
     if not items:
         return tree
     mapping = value(tree.root, section.name)
@@ -217,7 +235,9 @@ def grow(tree: Tree, section: Section, items: Sequence[Data]) -> Tree:
 
 
 def _require_own(tree: Tree, node: Node) -> None:
-    """Raise TargetError if a change of the node would also change another place in the file."""
+    """Raise TargetError if the node is a YAML alias, or shares its value with one, so that a change
+    would also change another place in the file.
+    """
     if node.kind == "alias":
         raise TargetError(
             f"line {tree.line(node)}: *{node.value} refers to a shared list",
@@ -227,10 +247,11 @@ def _require_own(tree: Tree, node: Node) -> None:
 
 
 def origin_comment(tree: Tree, element: Node) -> re.Match[str] | None:
-    """Return the element's origin comment with the preceding spaces, or None if the element has no
-    such comment or is in flow style.
+    """Return the element's origin comment (`# from the Application`) with the preceding spaces.
+    Group 1 is the comment alone.
 
-    The comment may be on any of the element's lines.
+    The comment may be on any of the element's lines. Return None if there is none, or if the
+    element is in flow style.
     """
     for end_of_value in _comment_positions(tree, element):
         comment = _ORIGIN.fullmatch(tree.text, end_of_value, line_end(tree.text, end_of_value))
@@ -245,7 +266,9 @@ def is_copy(tree: Tree, element: Node) -> bool:
 
 
 def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
-    """Yield the end of each of the element's values that a comment may follow."""
+    """Yield each position in an element after which a comment may begin: the end of the element, or
+    of each value in it. Yield nothing for an alias, or for an element in flow style.
+    """
     if element.kind == "alias":
         return
     parent = tree.parent(element)
@@ -262,19 +285,20 @@ def _comment_positions(tree: Tree, element: Node) -> Iterator[int]:
             yield content_end(tree.text, node)
 
 
-def follow(
+def with_updated_copies(
     tree: Tree,
     section: Section,
     lower_layer: LowerLayer[T],
     key_of: KeyOf,
     added: Collection[str],
 ) -> Tree:
-    """Remove the copies whose origin is gone, give each other copy its origin comment, and return
-    the new tree.
+    """Return the tree without the copies whose origin is gone, and with the right origin comment on
+    each other copy.
 
-    Copies are the elements with a comment, and the elements whose keys are in `added`. `key_of`
-    returns an element's key, or None for the image's own elements, which do not get a comment. A
-    copy that shares its line with anything else is kept.
+    A copy is an element with an origin comment (`# from the Application`), or an element whose key
+    is in `added`. Its origin is the element with its key in the lower layer, which is the spec or
+    the common file. `key_of` returns an element's key, or None for the image's own elements, which
+    lose their comment.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -300,12 +324,15 @@ def _without_outdated_copies(
     lower_layer: LowerLayer[T],
     key_of: KeyOf,
 ) -> Tree:
-    """Return the tree without the copies whose origin is gone."""
+    """Return the tree without the copies whose key is no longer in the lower layer, which is the
+    spec or the common file.
+    """
     numbers_to_drop = []
     for number, element in enumerate(elements(tree, section)):
         key = key_of(element)
-        has_origin = key is None or key in lower_layer.origins
-        if not has_origin and is_copy(tree, element):
+        is_of_image = key is None
+        is_outdated = not is_of_image and key not in lower_layer.origins
+        if is_outdated and is_copy(tree, element):
             numbers_to_drop.append(number)
     section_list = _section_list(tree, section)
     if section_list is None or not numbers_to_drop:
@@ -320,9 +347,11 @@ def _comment_change(
     old_comment: re.Match[str] | None,
     new_comment: str,
 ) -> list[Splice]:
-    """Return the splice that gives an element this origin comment, or [] if none is needed.
+    """Return the splice that replaces an element's old origin comment with the new one, or [] if
+    nothing changes.
 
-    A new comment of "" means that the element gets none.
+    `old_comment` is None if there is no old comment, and `new_comment` is "" to remove it. The
+    element does not get a comment if its line already has a person's comment.
     """
     if old_comment is not None:
         if old_comment[1] == new_comment:
@@ -335,7 +364,8 @@ def _comment_change(
         return []
     # A person's comment on the line takes precedence over ours.
     end = line_end(tree.text, start)
-    if not only_blank(tree.text, start, end):
+    has_other_comment = not only_blank(tree.text, start, end)
+    if has_other_comment:
         return []
     return [Splice(start, end, f"  {new_comment}")]
 
@@ -346,9 +376,9 @@ def _section(target: Target) -> Section:
 
 
 def _element_names(target: Target) -> Keys:
-    """Return the names of the image's elements.
+    """Return the names of the image's elements: of parameters, or of plugin variables.
 
-    Raises AnnotationError if no annotation says which element has the tag.
+    Raises AnnotationError if the annotations do not say clearly which element has the tag.
     """
     keys = target.keys
     if _section(target) == HELM:
@@ -361,8 +391,10 @@ def _element_names(target: Target) -> Keys:
 
 
 def names_of(keys: Keys) -> Keys:
-    """Return the Helm parameters to use: either the parameter for the whole reference, or the
-    parameters for the name and tag.
+    """Return the names of the Helm parameters to write: either of the parameter for the whole
+    reference, or of those for the name, the tag, and the digest ("" if there is none).
+
+    Raises AnnotationError if the name and the tag have the same parameter.
     """
     if keys.spec:
         return Keys(spec=keys.spec)  # as in AIU, the spec takes precedence over name and tag
@@ -378,17 +410,20 @@ def names_of(keys: Keys) -> Keys:
     )
 
 
-def _spec(target: Target) -> Sequence[Parameter]:
-    """Return the elements of the Application's spec. A plugin's variables count as parameters."""
+def _spec_elements(target: Target) -> Sequence[Parameter]:
+    """Return the elements of the Application's spec: the Helm parameters, or the plugin's variables
+    as parameters.
+    """
     if _section(target) == HELM:
         return target.source.parameters
     return [Parameter(name, value) for name, value in target.source.env]
 
 
 def _field(element: Node, name: str) -> Node | None:
-    """Return the node of an element's field, or None.
+    """Return the node of an element's field, or None if it is missing.
 
-    Argo CD ignores case in field names.
+    A field with exactly this name comes first. Argo CD ignores case in field names, so otherwise
+    the first one with another case counts.
     """
     element = resolved(element)
     if element.kind != "mapping":
@@ -430,10 +465,11 @@ def _parameter_of_element(element: Node, section: Section) -> Parameter:
 
 
 def read(files: Files, target: Target) -> Reading:
-    """Return the values of the image's elements.
+    """Return the image according to its elements in the override file.
 
-    The reading is not sound if an element appears twice with different values, or if YAML or `helm
-    --set` converts its value to a number or a boolean.
+    The reading is not sound (the elements must be rewritten) if one of the image's elements appears
+    twice with different values, or if YAML or `helm --set` converts its value to a number or a
+    boolean.
     """
     section = _section(target)
     names = _element_names(target)
@@ -445,17 +481,18 @@ def read(files: Files, target: Target) -> Reading:
         known_digest(files, target, names, parameters or target.source.parameters)
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
     texts = _values_by_name(parameters)
-    return reading_of(texts, names, path, sound=own_names.isdisjoint(unsound_names))
+    is_sound = own_names.isdisjoint(unsound_names)
+    return reading_of(texts, names, path, sound=is_sound)
 
 
 def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]) -> set[str]:
-    """Return the names of the elements with different values, and of those with a value that YAML
-    or `helm --set` converts to a number or a boolean.
+    """Return the names of the elements that appear twice with different values, and of those with a
+    value that YAML or `helm --set` converts to a number or a boolean.
     """
     unsound_names = set[str]()
     for element in elements(tree, section):
         value_node = _field(element, "value")
-        if value_node and not sound(resolved(value_node)):
+        if value_node and not reads_as_string(resolved(value_node)):
             unsound_names.add(_text(element, "name"))
     first_values = dict[str, str]()
     for parameter in parameters:
@@ -472,8 +509,12 @@ def _unsound_names(tree: Tree, section: Section, parameters: Sequence[Parameter]
 
 
 def read_below(files: Files, target: Target) -> Reading:
-    """Return the image in the elements that Argo CD uses while the override file has no list."""
-    parameters = _spec(target)
+    """Return the image in the layers below the target: in the elements of the Application's spec
+    or, for an override file without a list, of the spec or the common file.
+
+    If the override file has a list, Argo CD ignores these elements, and all parts are "".
+    """
+    parameters = _spec_elements(target)
     if target.kind.endswith("-override"):
         parameters = []
         lower_layer = _lower_layer(files, replace(target, carry=None))
@@ -484,9 +525,11 @@ def read_below(files: Files, target: Target) -> Reading:
 
 
 def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
-    """Return the elements that Argo CD would use if the override file had no list."""
+    """Return the elements that Argo CD would use if the override file had no list: those of the
+    Application's spec or of the common file, `.argocd-source.yaml`.
+    """
     section = _section(target)
-    spec = _spec(target)
+    spec = _spec_elements(target)
 
     def read_common(nodes: Sequence[Node]) -> dict[str, Parameter]:
         """Return the elements of the common file's list, by name."""
@@ -510,22 +553,24 @@ def _lower_layer(files: Files, target: Target) -> LowerLayer[Parameter]:
 
 
 def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit, ...]]:
-    """Write the image's elements, and copies of the other elements of the spec and the common file.
+    """Return the file with the image's elements, and copies of the other elements of the
+    Application's spec and of the common file (`.argocd-source.yaml`).
 
-    An element with an origin comment follows its origin, and is removed if the origin is removed.
-    All other elements are left unchanged.
+    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
+    changes, and is removed if the origin is removed. All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)
     path, tree = load(files, target, section)
     old_parameters = _parameters(tree, section)
+    # Two sets of wanted elements, by name: those of the image, and copies of the lower layer's.
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
     copies: dict[str, Parameter] = {}
     if lower_layer.copied:
         copies = {name: element for name, (element, _) in lower_layer.origins.items()}
 
-    def wanted(tree: Tree, element: Node) -> Parameter | None:
+    def wanted_content(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in own_elements:
@@ -542,17 +587,19 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         element for name, element in {**copies, **own_elements}.items() if name not in old_values
     ]
     with about(path):
-        tree = _with_values(tree, section, wanted)
-        tree = _with_all_fields(tree, section, wanted)
-        tree = grow(tree, section, [_element_data(element, section) for element in missing])
+        tree = _with_values(tree, section, wanted_content)
+        tree = _with_all_fields(tree, section, wanted_content)
+        tree = with_new_elements(
+            tree, section, [_element_data(element, section) for element in missing]
+        )
         added_names = [element.name for element in missing]
-        tree = follow(tree, section, lower_layer, key_of, added_names)
+        tree = with_updated_copies(tree, section, lower_layer, key_of, added_names)
     new_values = _values_by_name(_parameters(tree, section))
     edits = [
         Edit(path, name, old_values.get(name, ""), new_values.get(name, ""))
         for name in {**new_values, **old_values}
     ]
-    return result(files, path, tree.text, edits)
+    return result_of_write(files, path, tree.text, edits)
 
 
 def _own_elements(
@@ -562,10 +609,10 @@ def _own_elements(
     keys: Keys,
     old_parameters: Sequence[Parameter],
 ) -> Mapping[str, Parameter]:
-    """Return the wanted elements for the image, by name.
+    """Return the wanted elements for the image, by name, such as `image.tag`.
 
     The image's name is spelled as in the file or the spec, if one of them has it. Raises
-    `TargetError` if the digest is set elsewhere.
+    `TargetError` if a key that is not annotated sets a digest.
     """
     is_helm = _section(target) == HELM
     old_digest = ""
@@ -574,10 +621,10 @@ def _own_elements(
     name_key = keys.spec or keys.name
     spellings = [
         parameter.value
-        for parameter in (*old_parameters, *_spec(target))
+        for parameter in (*old_parameters, *_spec_elements(target))
         if parameter.name == name_key
     ]
-    image_name = spelled(image, target, *spellings)
+    image_name = name_as_spelled(image, target, *spellings)
     if keys.spec:
         texts = {keys.spec: replace(image, name=image_name).reference}
     elif keys.digest:
@@ -591,7 +638,8 @@ def _own_elements(
     elements_by_name = {}
     for name, text in texts.items():
         clears_digest = name == keys.digest and not text  # the image has no digest
-        if name and (text or clears_digest):
+        is_written = text != "" or clears_digest
+        if name and is_written:
             elements_by_name[name] = Parameter(name, text, force_string=is_helm)
     return elements_by_name
 
@@ -605,14 +653,14 @@ def _element_data(parameter: Parameter, section: Section) -> dict[str, Word]:
     return fields
 
 
-def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
-    """Write the wanted values to the fields that exist, and return the new tree.
+def _with_values(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
+    """Return the tree with the wanted values in the fields that exist: `value` and `forcestring`.
 
     A value that is not a string becomes one, even if the element is otherwise left unchanged.
     """
     changes: list[tuple[Node, Word]] = []
     for element in elements(tree, section):
-        parameter = wanted(tree, element)
+        parameter = wanted_content(tree, element)
         value_node = _field(element, "value")
         if value_node and _must_be_rewritten(resolved(value_node), parameter):
             text = parameter.value if parameter else resolved(value_node).value
@@ -626,20 +674,22 @@ def _with_values(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
     return splice(tree, changes)
 
 
-def _with_all_fields(tree: Tree, section: Section, wanted: WantedOf) -> Tree:
-    """Add the missing fields of the elements that are wanted, and return the new tree.
+def _with_all_fields(tree: Tree, section: Section, wanted_content: WantedOf) -> Tree:
+    """Return the tree with the missing fields of each element that has wanted content.
 
     Argo CD takes a missing field from the spec's element at the same index, even if that element
     has a different name.
     """
-    while gap := _incomplete_element(tree, section, wanted):
-        element, field, data = gap
+    # Each added line moves the nodes after it, so the tree is searched again.
+    while missing_field := _first_missing_field(tree, section, wanted_content):
+        element, field, data = missing_field
         tree = add(tree, require_unshared(tree, element), {field: data})
     return tree
 
 
 def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
-    """Return whether a value differs from the wanted one, or is not a string.
+    """Return whether a value differs from the wanted one, or is not a string. If no element is
+    wanted (None), return whether it is neither a string nor null.
 
     A value that is not a string (`1.10`, `true`) breaks the whole Application, even if it was
     written by a person: Argo CD cannot generate the manifests.
@@ -647,18 +697,20 @@ def _must_be_rewritten(current: Node, wanted: Parameter | None) -> bool:
     if current.kind != "scalar":
         return False
     if wanted is None:
-        return not sound(current) and not current.null
-    return current.value != wanted.value or not sound(current)
+        return not reads_as_string(current) and not current.null
+    return current.value != wanted.value or not reads_as_string(current)
 
 
-def _incomplete_element(
+def _first_missing_field(
     tree: Tree,
     section: Section,
-    wanted: WantedOf,
+    wanted_content: WantedOf,
 ) -> tuple[Node, str, Data] | None:
-    """Return the first element that lacks a field, the missing field, and its value, or None."""
+    """Return an element that lacks a field, the field's name, and its wanted value. Return None if
+    no element with wanted content lacks a field.
+    """
     for element in elements(tree, section):
-        parameter = wanted(tree, element)
+        parameter = wanted_content(tree, element)
         if parameter is None:
             continue
         for field, data in _element_data(parameter, section).items():
@@ -668,8 +720,10 @@ def _incomplete_element(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element that was edited to differ from its origin, and each element that the list
-    hides.
+    """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in the
+    override file without being a copy, and each that a hand-written list hides.
+
+    Elements of the image are not included.
     """
     if target.carry is False:
         return ()
@@ -680,7 +734,7 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    edited = {}
+    changed: dict[str, Stray] = {}
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
@@ -688,9 +742,9 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
             continue
         original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
-            edited[name] = Stray(name, comment, hidden=False)
+            changed[name] = Stray(name, comment, hidden=False)
     if lower_layer.copied:
-        return tuple(edited.values())
+        return tuple(changed.values())
 
     names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
@@ -698,4 +752,4 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
         for name, (_, comment) in origins.items()
         if name not in names_in_file and name not in own_names
     ]
-    return (*edited.values(), *hidden)
+    return (*changed.values(), *hidden)

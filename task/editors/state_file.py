@@ -36,6 +36,7 @@ _CONFLICT = ("<<<<<<< ", "=======", ">>>>>>> ")
 _CORE = "tag:yaml.org,2002:"
 _TYPED = set(",[]{}#:\n")  # a plain scalar with one of these can change its meaning in flow style
 _LONG_KEY = 1000  # characters; after 1024, libyaml stops searching for the `:` of a simple key
+# A mapping's known keys, each with the shape of the mapping below it; None for a value or a list
 _Shape = Mapping[str, "_Shape | None"]
 ANY = ""  # in a shape, matches any key
 _HOLD: _Shape = dict.fromkeys(("reason", "by", "at", "until"))
@@ -63,11 +64,13 @@ _SEQUENCE = re.compile(r"[0-9]{1,20}")  # a 64-bit number
 _TAGS = ("", "!", "tag:yaml.org,2002:str")  # the YAML tags for a string
 # A lone surrogate is a byte from a command-line argument that was not UTF-8.
 _SURROGATES = re.compile("[\ud800-\udfff]")
-Wanted = Mapping[str, object]  # a Node in it comes from a newer version, and is kept unchanged
+# A state file's content as nested mappings, lists, and strings. A Node in it is the value of a key
+# that only a newer version of Image Update knows, and is kept unchanged.
+FileData = Mapping[str, object]
 
 
 def states_of(tree: Tree) -> dict[str, State]:
-    """Return the states in a state file, by write-back file.
+    """Return the states in a state file, by write-back file. Empty states are omitted.
 
     Raises a TargetError with the line, the mistake, and the fix.
     """
@@ -103,36 +106,43 @@ def _refuse_anchors(tree: Tree) -> None:
 
 
 def _file_state(tree: Tree, node: Node, path: str) -> State:
-    """Return the state below a write-back file's path, without empty memories."""
+    """Return the state below a write-back file's path: the hold on all images, and the memory of
+    each image (what the file remembers about it) by alias. Empty memories are omitted.
+    """
     fields = _fields(tree, node, path, _STATE)
     images = _children(tree, fields["images"], "images")
-    memories = {alias: _image_memory(tree, image, alias) for alias, image in images.items()}
+    memories = {alias: _memory_below_alias(tree, image, alias) for alias, image in images.items()}
     return State(
-        _hold(tree, fields["hold"]),
+        _hold_below_key(tree, fields["hold"]),
         {alias: memory for alias, memory in memories.items() if memory != Memory()},
     )
 
 
-def _image_memory(tree: Tree, node: Node, alias: str) -> Memory:
-    """Return the memory below an alias."""
+def _memory_below_alias(tree: Tree, node: Node, alias: str) -> Memory:
+    """Return an image's memory: what the state file remembers about it, in the mapping below its
+    alias.
+
+    The keys are `written`, `replaced`, `failed`, `hold`, `deferred`, and `rollback`. Raises
+    TargetError for a mistake in one of them.
+    """
     fields = _fields(tree, node, alias, _MEMORY)
     rollback_fields = _fields(tree, fields["rollback"], "rollback", _MEANT)
-    rollback = Meant(**_words(tree, rollback_fields))
+    rollback = Meant(**_texts_of_fields(tree, rollback_fields))
     return Memory(
-        written=_written(tree, fields["written"], "written"),
+        written=_build_below_key(tree, fields["written"], "written"),
         replaced=_text_list(tree, fields["replaced"], "replaced"),
         failed=_text_list(tree, fields["failed"], "failed"),
-        hold=_hold(tree, fields["hold"]),
-        deferred=_written(tree, fields["deferred"], "deferred"),
-        rollback=rollback if rollback != Meant("") else None,
+        hold=_hold_below_key(tree, fields["hold"]),
+        deferred=_build_below_key(tree, fields["deferred"], "deferred"),
+        rollback=rollback if rollback != Meant("") else None,  # None if no field is set
     )
 
 
-def _hold(tree: Tree, node: Node) -> Hold | None:
-    """Return the hold, or None if the key is missing.
+def _hold_below_key(tree: Tree, node: Node) -> Hold | None:
+    """Return the hold (an order to keep the current version), or None if the key is missing.
 
-    An unreadable hold is an error and does not count as "no hold", because the held images must not
-    change.
+    Raises TargetError for a hold that is empty or has no reason. It does not count as "no hold",
+    because the held images must not change.
     """
     if node is NOTHING:
         return None
@@ -142,14 +152,17 @@ def _hold(tree: Tree, node: Node) -> Hold | None:
     fields = _fields(tree, node, "hold", _HOLD)
     if fields["reason"] is NOTHING:
         raise _line_error(tree, node, "hold has no reason", hint)
-    return Hold(**_words(tree, fields))
+    return Hold(**_texts_of_fields(tree, fields))
 
 
-def _written(tree: Tree, node: Node, key: str) -> Written | None:
-    """Return the written or deferred build below a key, or None if it has no fields."""
+def _build_below_key(tree: Tree, node: Node, key: str) -> Written | None:
+    """Return the build below a key (`written` or `deferred`), or None if it has no fields.
+
+    Raises TargetError if its sequence is not a number.
+    """
     fields = _fields(tree, node, key, _WRITTEN)
-    words = _words(tree, fields)
-    sequence = words["sequence"]
+    texts = _texts_of_fields(tree, fields)
+    sequence = texts["sequence"]
     if sequence and not _SEQUENCE.fullmatch(sequence):
         raise _line_error(
             tree,
@@ -159,25 +172,30 @@ def _written(tree: Tree, node: Node, key: str) -> Written | None:
         )
     build = Build(
         sequence=int(sequence) if sequence else None,
-        **{field: words[field] for field in _BUILD},
+        **{field: texts[field] for field in _BUILD},
     )
-    written = Written(words["tag"], words["digest"], build, words["image-digest"])
+    written = Written(
+        tag=texts["tag"],
+        digest=texts["digest"],
+        build=build,
+        image_digest=texts["image-digest"],
+    )
     return written if written != Written() else None
 
 
-def _words(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
-    """Return the value of each field, with times normalized."""
-    words = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
+def _texts_of_fields(tree: Tree, fields: Mapping[str, Node]) -> dict[str, str]:
+    """Return the value of each field, with times in UTC. Raises TargetError for an invalid time."""
+    texts = {name: _scalar_text(tree, node, name) for name, node in fields.items()}
     for name in _TIMES:
-        time = words.get(name, "")
+        time = texts.get(name, "")
         if not time:
             continue
         try:
-            words[name] = utc(time)
+            texts[name] = utc(time)
         except Malformed as error:
             problem = f"{name}: {error.message}"
             raise _line_error(tree, fields[name], problem, error.hint) from error
-    return words
+    return texts
 
 
 def _scalar_text(tree: Tree, node: Node, name: str) -> str:
@@ -206,11 +224,10 @@ def _text_list(tree: Tree, node: Node, name: str) -> tuple[str, ...]:
 
 
 def _fields(tree: Tree, node: Node, name: str, known: _Shape) -> dict[str, Node]:
-    """Return the values of all known keys in the mapping with this name. A missing key has the
-    value `NOTHING`.
+    """Return the value of each known key in a mapping. A missing key has the value `NOTHING`.
 
-    A key that resembles a known key, or belongs elsewhere, is an error, because a misspelled hold
-    would have no effect.
+    `name` is the mapping's name, for messages. Raises TargetError for a key that resembles a known
+    key or a key of another place in the file, because a misspelled hold would have no effect.
     """
     children = _children(tree, node, name)
     known_stems = _STEMS | {_stem(word) for word in known}
@@ -234,7 +251,8 @@ def _stem(key: str) -> str:
 
 
 def _children(tree: Tree, node: Node, name: str) -> dict[str, Node]:
-    """Return the keys and values of the mapping with this name, or {} for a null.
+    """Return the keys and values of a mapping, or {} for a null. `name` is the mapping's name, for
+    messages.
 
     Raises TargetError for any other value, and for a key that is not a string or appears twice.
     """
@@ -284,18 +302,20 @@ def _line_error(tree: Tree, node: Node, problem: str, hint: str) -> TargetError:
     return TargetError(f"line {tree.line(node)}: {problem}", hint=hint)
 
 
-def with_unknown(tree: Tree, data: Wanted) -> Wanted:
-    """Add the file's keys from newer versions to the data.
+def with_keys_of_newer_versions(tree: Tree, data: FileData) -> FileData:
+    """Return the data to write, with the file's unknown keys, which only a newer version of Image
+    Update knows.
 
-    When a hold or a build is removed, the unknown keys in it are also removed.
+    When a hold, a build, or a rollback is removed, the unknown keys in it are also removed.
     """
     return _with_unknown_keys(tree.root, data, _FILE)
 
 
-def _with_unknown_keys(node: Node, data: Wanted, shape: _Shape) -> Wanted:
-    """Return the data with the unknown keys of the file's node, which should have this shape.
+def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
+    """Return the data of one mapping, with the unknown keys of the same mapping in the file.
 
-    A shape maps each known key to the shape of its mapping, or to None for a value or a list.
+    `node` is the mapping in the file, and `data` is what will be written instead. `shape` has the
+    known keys: those below it are handled in the same way.
     """
     combined = dict(data)
     if node.kind != "mapping":
@@ -311,9 +331,12 @@ def _with_unknown_keys(node: Node, data: Wanted, shape: _Shape) -> Wanted:
         if inner_shape is None:  # the key has a single value or a list
             continue
         inner_data = data.get(name)
+        # In a collection, the keys are names: paths below `files`, and aliases below `images`.
         is_collection = ANY in inner_shape
+        # A hold, a build, or a rollback. The items of a collection are not records.
         is_record = not allows_any_key and not is_collection
-        if is_record and inner_data is None:  # a hold, a build, or a rollback was removed
+        is_removed = is_record and inner_data is None
+        if is_removed:
             continue
         known_data = inner_data if isinstance(inner_data, Mapping) else {}
         inner = _with_unknown_keys(value, known_data, inner_shape)
@@ -323,7 +346,7 @@ def _with_unknown_keys(node: Node, data: Wanted, shape: _Shape) -> Wanted:
 
 
 def _instant(name: str, text: str) -> str:
-    """Return the time in UTC, or "" for "". Raises TargetError if it is not a time."""
+    """Return a field's time in UTC, or "" for "". Raises TargetError if it is not a time."""
     if not text:
         return ""
     try:
@@ -332,7 +355,7 @@ def _instant(name: str, text: str) -> str:
         raise TargetError(f"{name}: {error.message}", hint=error.hint) from error
 
 
-def stripped(text: str) -> str:
+def without_surrogates(text: str) -> str:
     """Replace each surrogate with U+FFFD.
 
     Python uses surrogates for non-UTF-8 bytes in an argument, and files cannot contain them.
@@ -341,8 +364,8 @@ def stripped(text: str) -> str:
 
 
 def data_of(states: Mapping[str, State]) -> dict[str, object]:
-    """Return the states as nested mappings, lists, and strings, in the file's order
-    and without empty values.
+    """Return the states as nested mappings, lists, and strings, in the file's order and without
+    empty values: `{"files": {<file>: {"images": {<alias>: {"written": {"tag": "1.2"}}}}}}`.
 
     Times are normalized. Raises TargetError if a time is invalid, or a sequence has more than 20
     digits.
@@ -361,7 +384,7 @@ def data_of(states: Mapping[str, State]) -> dict[str, object]:
     return _as_stored({"files": files})
 
 
-def _written_data(written: Written | None) -> Wanted:
+def _written_data(written: Written | None) -> FileData:
     """Return the fields of a written or deferred build, or {} if there is none."""
     if written is None:
         return {}
@@ -377,26 +400,29 @@ def _written_data(written: Written | None) -> Wanted:
     }
 
 
-def _as_stored(data: Wanted) -> dict[str, object]:
-    """Return the data as stored in a file. Empty values are omitted, except for a hold's reason."""
+def _as_stored(data: FileData) -> dict[str, object]:
+    """Return the data as stored in a file: every value as a string, a list, or a mapping.
+
+    Empty values are omitted, except for a hold's reason.
+    """
     stored: dict[str, object] = {}
     for key, value in data.items():
         stored_value: object
         if isinstance(value, Mapping):
             stored_value = _as_stored(value)
         elif isinstance(value, tuple):
-            stored_value = [stripped(item) for item in value]
+            stored_value = [without_surrogates(item) for item in value]
         elif key in _TIMES:
             stored_value = _instant(key, str(value or ""))
         else:
-            stored_value = stripped(str(value or ""))
+            stored_value = without_surrogates(str(value or ""))
         is_empty_reason = key == "reason" and stored_value == ""
         if stored_value or is_empty_reason:
-            stored[stripped(key)] = stored_value
+            stored[without_surrogates(key)] = stored_value
     return stored
 
 
-def in_fixed_form(tree: Tree, data: Wanted) -> str:
+def in_fixed_form(tree: Tree, data: FileData) -> str:
     """Return the text with all lines rewritten in the fixed form, below the comments at its
     beginning.
     """
@@ -412,9 +438,9 @@ def in_fixed_form(tree: Tree, data: Wanted) -> str:
 
 
 def in_flow(data: object) -> str:
-    """Return the data on one line.
+    """Return the data as YAML on one line, such as `{written: {tag: "1.10"}}`.
 
-    Values from a newer version keep their types: plain scalars remain plain.
+    A node in the data keeps its type: its plain scalars remain plain.
     """
     if isinstance(data, Node):
         return _node_in_flow(data)
@@ -425,7 +451,9 @@ def in_flow(data: object) -> str:
 
 
 def _node_in_flow(node: Node) -> str:
-    """Return a node from a newer version on one line."""
+    """Return a node as YAML on one line, with its tags. A scalar remains plain if it cannot change
+    its meaning on this line.
+    """
     tag = node.tag
     if tag.startswith(_CORE):
         tag = f"!!{tag.removeprefix(_CORE)}"
@@ -440,8 +468,10 @@ def _node_in_flow(node: Node) -> str:
     return prefix + "{" + ", ".join(entries) + "}"
 
 
-def _lines(data: Wanted) -> list[str]:
-    """Return the data as block lines, one key or item per line."""
+def _lines(data: FileData) -> list[str]:
+    """Return the data as lines of YAML in block style, one key or item per line. Nodes in the data
+    are on one line.
+    """
     lines: list[str] = []
     for key, value in data.items():
         name = spell(key)
@@ -451,7 +481,7 @@ def _lines(data: Wanted) -> list[str]:
             lines.append(f"{name}: {in_flow(value)}")
         elif isinstance(value, Mapping):
             inner_lines = _lines(value)
-            if len(name) > _LONG_KEY:  # an explicit key
+            if len(name) > _LONG_KEY:  # an explicit key; the first inner line follows its `:`
                 lines.append(f"? {name}")
                 lines.append(f": {inner_lines[0]}")
                 inner_lines = inner_lines[1:]
@@ -474,36 +504,38 @@ def read_state(text: str) -> dict[str, State]:
 
 
 def write_state(text: str, states: Mapping[str, State]) -> str:
-    """Return the text with `states`, or "" if there are no states to store and the file must be
-    removed.
+    """Return a state file's text with these states instead of its own, or "" if nothing is left to
+    store and the file must be removed.
 
     The text is unchanged if it already has these states, in any form. Keys from newer versions are
     kept. Raises TargetError if `text` is not a state file, or a time in the states is invalid.
     """
-    wanted = data_of(states)
+    wanted_data = data_of(states)
     is_blank = not text.strip("\ufeff \t\r\n")
     tree = _state_tree("" if is_blank else text)
-    current = data_of(states_of(tree))
-    data = with_unknown(tree, wanted)
-    if not data:
+    current_data = data_of(states_of(tree))
+    data_to_write = with_keys_of_newer_versions(tree, wanted_data)
+    if not data_to_write:
         return ""
-    if current == wanted:
+    if current_data == wanted_data:
         return text
-    new_text = in_fixed_form(tree, data)
+    new_text = in_fixed_form(tree, data_to_write)
     if is_blank:
         new_text = _HEAD + new_text
-    _require_same_data(new_text, wanted, data)
+    _require_same_data(new_text, wanted_data, data_to_write)
     return new_text
 
 
-def _require_same_data(text: str, wanted: Wanted, data: Wanted) -> None:
-    """Raise TargetError if a state file's text does not have the wanted states, or if `data`, the
-    states and the keys from newer versions, is different there.
+def _require_same_data(text: str, state_data: FileData, all_data: FileData) -> None:
+    """Parse a new state file's text, and raise TargetError if it does not have the data that was
+    to be written.
+
+    `state_data` are the states, and `all_data` also has the keys from newer versions.
     """
     tree = _state_tree(text)
-    has_same_states = data_of(states_of(tree)) == wanted
-    data_in_text = with_unknown(tree, wanted)
-    has_same_data = in_flow(_sorted(data_in_text)) == in_flow(_sorted(data))
+    has_same_states = data_of(states_of(tree)) == state_data
+    data_in_text = with_keys_of_newer_versions(tree, state_data)
+    has_same_data = in_flow(_sorted(data_in_text)) == in_flow(_sorted(all_data))
     if not has_same_states or not has_same_data:
         raise TargetError(
             "the state is too large for one state file",
@@ -519,7 +551,11 @@ def _sorted(data: object) -> object:
 
 
 def _state_tree(text: str) -> Tree:
-    """Return the tree of a state file's text. Raises TargetError with the fix."""
+    """Return the tree of a state file's text.
+
+    Raises TargetError with the fix if it is not YAML, is too large, or has a line break that only
+    some readers accept.
+    """
     if len(text) > LARGEST:
         raise TargetError("the state file is larger than 1 MB", hint=_CORRECT)
     try:
@@ -532,8 +568,9 @@ def _state_tree(text: str) -> Tree:
 
 
 def _refuse_conflict(text: str, error: TargetError) -> None:
-    """Raise TargetError if the text has the signs of a merge conflict, which is why it could not
-    be parsed.
+    """Raise TargetError if the text has the signs of a merge conflict, such as `<<<<<<< HEAD`.
+
+    `error` says that the text could not be parsed.
     """
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith(_CONFLICT[0]):

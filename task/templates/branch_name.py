@@ -31,7 +31,8 @@ class AppFields:
 
 
 def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the branch's name.
+    """Return the name of the head branch, which a pull request proposes: the template's output,
+    such as `image-updater-web-1.2`.
 
     Raises Malformed if the template fails or produces a name that Git rejects.
     """
@@ -51,23 +52,23 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
-    """Return the rendered text, truncated to 255 bytes as in AIU, but never in the middle of a
-    character.
+    """Return the template's output, truncated to 255 bytes as in AIU, but never in the middle of a
+    character. A template without `{{` is the output itself.
     """
-    text = _rendered(template, changes, app) if "{{" in template else template
+    text = _template_output(template, changes, app) if "{{" in template else template
     first_bytes = text.encode("utf-8", "replace")[:LONGEST]
-    return first_bytes.decode("utf-8", "ignore")
+    return first_bytes.decode("utf-8", "ignore")  # without the bytes of a truncated character
 
 
-def _rendered(template: str, changes: Sequence[Change], app: AppFields) -> str:
+def _template_output(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """Return the text that a Go template prints for these changes."""
     # Imported late, because most branch names are not templates, and the language is slow to import.
     from task.templates.go_template.template import parse  # noqa: PLC0415
 
-    return parse(template).render(_data(changes, app))
+    return parse(template).render(_branch_template_data(changes, app))
 
 
-def _data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
+def _branch_template_data(changes: Sequence[Change], app: AppFields) -> Mapping[str, Any]:
     """Return the data that AIU passes to templates. The order of the fields matters if a template
     prints a whole struct.
 
@@ -108,8 +109,8 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template cannot be parsed, has an unknown field,
-    or always produces an invalid name.
+    """Raise Malformed if the template cannot be parsed, has an unknown field, or is an invalid name
+    without any `{{`.
 
     The template runs on one sample change. Failures that depend on the actual change (an index, the
     characters in a tag) are not reported.
@@ -119,9 +120,10 @@ def check_branch_template(template: str) -> None:
         branch_name(template, (), app)
         return
     try:
-        _rendered(template, (SAMPLE,), app)
+        _template_output(template, (SAMPLE,), app)
     except FailedTemplate as error:
-        if "can't evaluate field" in error.message:
+        has_unknown_field = "can't evaluate field" in error.message
+        if has_unknown_field:
             raise Malformed(error.message, FIELDS) from None
 
 

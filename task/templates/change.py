@@ -60,8 +60,9 @@ class AppChanges:
 
 
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
-    """Return one `AppChanges` for each Application, with all of its changes, in order of first
-    appearance.
+    """Return one `AppChanges` for each Application in these collections, with all of its changes.
+
+    The Applications are in the order of their first appearance.
     """
     apps: dict[tuple[str, str], tuple[Change, ...]] = {}
     for app_changes in several:

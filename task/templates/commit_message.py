@@ -79,30 +79,35 @@ def commit_message(
     trailers: Sequence[Trailer] = (),
     lines: Sequence[str] = (),
 ) -> Message:
-    """Return the whole message: the text, our trailers, and the given trailers.
+    """Return the whole commit message: the text, and the trailers (`Key: value` lines at its end).
 
-    `lines` follow the text and list held-back builds, which templates do not receive. A given
-    `Image` trailer replaces ours. If a template fails at run time, the default text is used, with a
-    warning, as in AIU.
+    The text is the template's output, or the default text if `template` is None or fails at run
+    time. It is followed by `lines`, one for each build that is held back (not written yet). The
+    trailers are those about the changes, and then `trailers`. If one of `trailers` has the key
+    `Image`, the message has no others with that key.
 
     Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
     """
     message = message_text(template, apps)
-    last_paragraph = _last_paragraph(apps, trailers)
-    text = tidy(message.text) or EMPTY
+    last_paragraph = _trailer_paragraph(apps, trailers)
+    text = cleaned_message(message.text) or EMPTY
     if lines:
         held_back = [one_line(line) for line in lines[:MOST_LINES]]
-        text = tidy("\n".join((text, "", "Held back:", *held_back)))
+        text = cleaned_message("\n".join((text, "", "Held back:", *held_back)))
     if last_paragraph:
         return replace(message, text=f"{text}\n\n{last_paragraph}")
     return replace(message, text=f"{text}\n")
 
 
-def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
-    """Return our trailers and the given trailers. A given `Image` trailer replaces ours."""
+def _trailer_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> str:
+    """Return the trailers about the changes, and then the user's `trailers`, as `Key: value` lines.
+
+    If the user has an `Image` trailer, there are no others with that key.
+    """
     changes = [change for app in apps for change in app.changes]
     new_images = []
-    if not any(key == "Image" for key, _ in trailers):
+    user_has_image = any(key == "Image" for key, _ in trailers)
+    if not user_has_image:
         new_images = [
             replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
             for change in changes
@@ -116,18 +121,21 @@ def _last_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) -> 
     }
     own_trailers: list[Trailer] = []
     for key, values in values_by_key.items():
-        own_trailers += _repeated(key, values)
+        own_trailers += _trailers_with_key(key, values)
     return trailer_lines([*own_trailers, *trailers])
 
 
 def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
-    """Return the message without trailers: the template's text,
-    or our own text if there is no template.
+    """Return the message without trailers: the template's output, or the default text if there is
+    no template.
+
+    If the template fails at run time, return the default text with a warning, as in AIU. Raises
+    Malformed for a template that cannot be parsed.
     """
     if template is None:
         return Message(default_text(apps))
     try:
-        return Message(_template_of(template).render(_data(apps), STEPS))
+        return Message(_template_of(template).render(_message_template_data(apps), STEPS))
     except FailedTemplate as error:
         return Message(
             default_text(apps),
@@ -135,9 +143,9 @@ def message_text(template: str | None, apps: Sequence[AppChanges]) -> Message:
         )
 
 
-def tidy(text: str) -> str:
-    """Clean the text like `git commit`, and remove control characters and lines that would end it
-    early.
+def cleaned_message(text: str) -> str:
+    """Return the text cleaned like `git commit` does, truncated to `LONGEST`, and without control
+    characters. A line that would end the message early, such as `---`, gets a space before it.
 
     Commits are created by `git fast-import`, which does not clean messages.
     """
@@ -152,17 +160,19 @@ def tidy(text: str) -> str:
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
-    """Return AIU's wording, with the version in the subject and the Applications' names on each
-    line.
+    """Return the text for a message without a template: a subject with the version, and a line for
+    each distinct change with the names of its Applications.
+
+    The wording is AIU's: `updates image acme/api tag '1.0' to '1.1' for web`.
     """
     app_names: dict[str, list[str]] = {}  # by the line of a change
     for app in apps:
-        lines_of_app = dict.fromkeys(map(_line, app.changes))  # without duplicates
+        lines_of_app = dict.fromkeys(map(_change_line, app.changes))  # without duplicates
         for line in lines_of_app:
             app_names.setdefault(line, []).append(one_line(app.name))
     lines: list[str] = []
     for line, names in islice(app_names.items(), MOST_LINES):
-        lines += _line_wrapped(line, names)
+        lines += _wrapped_lines(line, names)
     if len(app_names) > MOST_LINES:
         lines.append(f"and {len(app_names) - MOST_LINES} more changes")
     return "\n".join((_subject(apps), "", *lines, ""))
@@ -171,7 +181,7 @@ def default_text(apps: Sequence[AppChanges]) -> str:
 def _subject(apps: Sequence[AppChanges]) -> str:
     """Return the default text's subject: "build: automatic update of web to 1.2.0"."""
     changes = [change for app in apps for change in app.changes]
-    is_promotion = changes and all(change.promoted_from for change in changes)
+    is_promotion = bool(changes) and all(change.promoted_from for change in changes)
     verb = "promote" if is_promotion else "automatic update of"
     versions = list(dict.fromkeys(map(new_version, changes)))
     to_version = ""
@@ -180,13 +190,13 @@ def _subject(apps: Sequence[AppChanges]) -> str:
     elif versions:
         to_version = f" to {' and '.join(versions)}"
     if len(apps) == 1:
-        return f"build: {verb} {_names(apps)}{to_version}"
+        return f"build: {verb} {_app_names(apps)}{to_version}"
 
     image_names = {one_line(change.name) for change in changes}
     images = f"{len(image_names)} images"
     if len(image_names) == 1:
         images = image_names.pop()
-    subject = f"build: {verb} {images}{to_version} for {_names(apps)}"
+    subject = f"build: {verb} {images}{to_version} for {_app_names(apps)}"
     if len(subject) > SUBJECT:
         subject = f"build: {verb} {images}{to_version} for {len(apps)} Applications"
     return subject
@@ -202,8 +212,9 @@ def new_version(change: Change) -> str:
 
 
 def old_version(change: Change) -> str:
-    """Return the old version, in the same form as `new_version`: the old tag, or the start of the
-    old digest if the tag is unchanged or missing.
+    """Return the old tag, or the start of the old digest if the tag is unchanged or missing.
+
+    This is `new_version` of the opposite change.
     """
     reverse_change = replace(
         change,
@@ -214,8 +225,10 @@ def old_version(change: Change) -> str:
     return new_version(reverse_change)
 
 
-def _line(change: Change) -> str:
-    """Return the change's line in the default text, without the Applications' names."""
+def _change_line(change: Change) -> str:
+    """Return the change's line in the default text, without the Applications' names: `updates image
+    acme/api tag '1.0' to '1.1'`.
+    """
     name = one_line(change.name)
     old = one_line("@".join(filter(None, (change.old_tag, change.old_digest))))
     new = one_line("@".join(filter(None, (change.new_tag, change.new_digest))))
@@ -225,8 +238,12 @@ def _line(change: Change) -> str:
     return line
 
 
-def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
-    """Return the line with its Applications' names, wrapped as needed."""
+def _wrapped_lines(line: str, names: Sequence[str]) -> list[str]:
+    """Return a change's line with the names of its Applications at the end, wrapped at `SUBJECT`
+    characters.
+
+    At most `MOST_NAMES` names are listed.
+    """
     first_name, *other_names = names[:MOST_NAMES]
     words = [f"for {first_name},", *(f"{name}," for name in other_names)]
     if len(names) > MOST_NAMES:
@@ -237,34 +254,37 @@ def _line_wrapped(line: str, names: Sequence[str]) -> list[str]:
             finished_lines.append(line)
             line = "   "  # the indentation, without the space before the word
         line = f"{line} {word}"
-    return [*finished_lines, line.rstrip(",")]
+    return [*finished_lines, line.rstrip(",")]  # the last name has no comma
 
 
-def _names(apps: Sequence[AppChanges]) -> str:
+def _app_names(apps: Sequence[AppChanges]) -> str:
     """Return the Applications' names, separated by commas."""
     return ", ".join(one_line(app.name) for app in apps)
 
 
-def distinct(apps: Sequence[AppChanges]) -> list[Change]:
+def distinct_changes(apps: Sequence[AppChanges]) -> list[Change]:
     """Return the changes of all Applications, without duplicates."""
     changes: dict[tuple[str, str, str], Change] = {}
     for app in apps:
         for change in app.changes:
-            changes.setdefault(_words(change), change)
+            changes.setdefault(_name_and_versions(change), change)
     return list(changes.values())
 
 
-def _words(change: Change) -> tuple[str, str, str]:
-    """Return the image's name, the old version, and the new version."""
+def _name_and_versions(change: Change) -> tuple[str, str, str]:
+    """Return the image's name, the old version, and the new version as a message shows them.
+
+    Changes with the same result count as duplicates.
+    """
     return one_line(change.name), one_line(change.old), one_line(change.new)
 
 
-def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
-    """Return AIU's template data, and our own `.Applications`."""
+def _message_template_data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
+    """Return the data for a message template: AIU's fields, and our own `.Applications`."""
     # If several Applications have a label with the same name, the first one wins.
     changes_in_reverse = [change for app in reversed(apps) for change in reversed(app.changes)]
     return {
-        "AppName": _names(apps),
+        "AppName": _app_names(apps),
         "AppChanges": _changes_data(apps),
         "Labels": _labels_of_images(changes_in_reverse),
         "Applications": [
@@ -279,10 +299,10 @@ def _data(apps: Sequence[AppChanges]) -> Mapping[str, Any]:
 
 
 def _changes_data(apps: Sequence[AppChanges]) -> list[dict[str, Any]]:
-    """Return the template data of the distinct changes."""
+    """Return the changes without duplicates, as a template's `.AppChanges` or `.Changes`."""
     data = []
-    for change in distinct(apps):
-        name, old, new = _words(change)
+    for change in distinct_changes(apps):
+        name, old, new = _name_and_versions(change)
         data.append(
             {
                 "Image": name,
@@ -301,10 +321,10 @@ def _labels_of_images(changes: Iterable[Change]) -> Mapping[str, str]:
     )
 
 
-def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
-    """Return a trailer for each distinct value.
+def _trailers_with_key(key: str, values: Sequence[str]) -> list[Trailer]:
+    """Return a trailer with this key for each distinct value, at most `MOST_TRAILERS`.
 
-    If there are more than `MOST_TRAILERS` values, add a trailer with their number.
+    If there are more values, add a trailer with their number, such as `Application-Count: 80`.
     """
     distinct_values = list(dict.fromkeys(values))
     trailers = [(key, value) for value in distinct_values[:MOST_TRAILERS]]
@@ -313,6 +333,7 @@ def _repeated(key: str, values: Sequence[str]) -> list[Trailer]:
     return trailers
 
 
+# By command: how a subject begins. A hold is an order to keep a version, and a release ends it.
 VERBS = {
     "hold": "hold",
     "release": "release",
@@ -322,10 +343,11 @@ VERBS = {
 
 
 def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str = "") -> str:
-    """Return the subject line: the command's action on these Applications, and the version or the
-    reason.
+    """Return the subject line for a command, such as "roll back web from 1.2 to 1.1" or "hold web:
+    broken login".
 
-    If a run only holds `build` back, the subject says so.
+    `command` is a key of `VERBS`. Any other command means that the run only holds a build back
+    (does not write it yet): `build`. `why` is the reason, for a subject without versions.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
@@ -339,10 +361,10 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     elif why and not changes:
         end += f": {one_line(why)}"
 
-    line = f"{verb} {_names(apps)}{end}"
+    line = f"{verb} {_app_names(apps)}{end}"
     if len(line) > SUBJECT and len(apps) > 1:
         line = f"{verb} {len(apps)} Applications{end}"
-    return one_line(line, 2 * SUBJECT)
+    return one_line(line, 2 * SUBJECT)  # truncated only at twice the usual length
 
 
 def hold_message(
@@ -352,23 +374,24 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Return a hold command's message: the subject, one line per image, and the trailers.
+    """Return the commit message of a command that changes holds (orders to keep a version): the
+    subject, `lines` with one line per image, and the trailers.
 
-    If an image changes and the user has a template, the template renders the subject and text, as
-    for any update.
+    If an image changes and there is a template, the template renders the subject and text, and
+    `subject` is not used.
     """
     changed_apps = [app for app in apps if app.changes]
     if template is not None and changed_apps:
         return commit_message(template, changed_apps, trailers, lines)
     if changed_apps:
-        last_paragraph = _last_paragraph(changed_apps, trailers)
+        last_paragraph = _trailer_paragraph(changed_apps, trailers)
     else:
         app_trailers = [
             ("Application", f"{app.namespace}/{app.name}") for app in apps[:MOST_TRAILERS]
         ]
         last_paragraph = trailer_lines([*app_trailers, *trailers])
     body = [one_line(line) for line in lines[:MOST_LINES]]
-    text = tidy("\n".join((subject, "", *body))) or EMPTY
+    text = cleaned_message("\n".join((subject, "", *body))) or EMPTY
     return Message(f"{text}\n\n{last_paragraph}")
 
 
@@ -408,11 +431,12 @@ def commit_references(
     date: str = "",
     message: str = "",
 ) -> list[Trailer]:
-    """Return the trailers with which Argo CD refers to the image's source commit, or [] if the
-    commit is unknown.
+    """Return the trailers with which Argo CD refers to the image's source commit, such as
+    `Argocd-reference-commit-sha: …`, or [] if `sha` is "".
 
     Argo CD shows them next to the synced revision. `author` is `Name <address>`, and `date` is RFC
-    3339. The body is encoded as a JSON string, because Argo CD expects one.
+    3339. The message's body is encoded as a JSON string, because Argo CD expects one. Empty values
+    are skipped.
     """
     if not sha:
         return []
@@ -436,8 +460,8 @@ def commit_references(
 def trailer_of(message: str, key: str, about: str = "") -> str:
     """Return the value of the first trailer with this key at the end of a commit message, or "".
 
-    If `about` is set, consider only values that begin with that word, and return the rest of the
-    value.
+    If `about` is set, only values that begin with that word count, and the rest of the value is
+    returned: for "Proof" about an image, `ghcr.io/acme/api signed` gives `signed`.
     """
     _, _, last_paragraph = message.replace("\r\n", "\n").rstrip("\n").rpartition("\n\n")
     start_of_value = f"{about} " if about else ""
@@ -457,8 +481,8 @@ def build_trailers(
     more: Sequence[Trailer] = (),
     references: Sequence[Trailer] = (),
 ) -> tuple[Trailer, ...]:
-    """Return the build's trailers, the user's own trailers, and Argo CD's references, skipping
-    empty ones.
+    """Return all trailers in their order: the build's (`Source-Commit` and `Pipeline-Run`, without
+    empty ones), then `more`, the user's own, and then `references`, which Argo CD shows.
     """
     trailers: list[Trailer] = []
     if source_commit:

@@ -12,7 +12,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from task.editors.yaml.spelling import STRING, Data, Word, block, flow, reblock, sound, spell
+from task.editors.yaml.spelling import (
+    STRING,
+    Data,
+    Word,
+    block,
+    flow,
+    reads_as_string,
+    reblock,
+    spell,
+)
 from task.editors.yaml.tree import BREAKS, Node, Tree, pairs, parse, resolved, walk
 from task.errors import TargetError
 
@@ -32,57 +41,59 @@ class Splice(NamedTuple):
 
 
 More = Mapping[str, Data] | Sequence[Data]  # new entries for a collection
-# Compares an old and a new node. Returns the pairs to compare next, or None if the new node is not
-# as intended.
+# Compares an old and a new node, without their children. Returns the pairs of children to compare
+# next, or None if the new node is not as intended.
 Pairs = Iterable[tuple[Node, Node]]
-Same = Callable[[Node, Node], Pairs | None]
+Comparison = Callable[[Node, Node], Pairs | None]
 
 
 def apply(text: str, splices: Sequence[Splice]) -> str:
     """Return the text with all splices applied. Splices at the same position keep their order."""
     parts = []
-    copied_until = 0
+    copied_until = 0  # the position in the old text
     for start, end, new_text in sorted(splices, key=lambda splice: (splice.start, splice.end)):
         parts += [text[copied_until:start], new_text]
         copied_until = end
     return "".join(parts) + text[copied_until:]
 
 
-def more_than_meant() -> TargetError:
+def unintended_change() -> TargetError:
     """Return the error for an edit that would change more than intended."""
     hint = "put the value on its own line, as `key: value`"
     return TargetError("the edit would change more than intended", hint=hint)
 
 
-def checked(tree: Tree, splices: Sequence[Splice], meant: Mapping[int, Same]) -> Tree:
-    """Return the tree after the splices.
+def checked(tree: Tree, splices: Sequence[Splice], comparisons: Mapping[int, Comparison]) -> Tree:
+    """Return the tree after the splices, and check that only the intended nodes differ.
 
-    `meant` says which nodes may differ (by the old node's id), and how.
+    `comparisons` has the nodes that may differ, by the old node's id, and for each the function
+    that accepts the new node.
 
-    Raises TargetError if any other node differs, or if one of these nodes differs in a different
-    way.
+    Raises TargetError if any other node differs, or if a new node is not accepted.
     """
     try:
         new_tree = parse(apply(tree.text, splices))
     except TargetError as error:
-        raise more_than_meant() from error
+        raise unintended_change() from error
     # a value such as `---` would begin a document, and `...` would end it
     if len(new_tree.roots) != len(tree.roots):
-        raise more_than_meant()
+        raise unintended_change()
 
     pairs_to_compare = list(zip(tree.roots, new_tree.roots, strict=True))
     while pairs_to_compare:
         old_node, new_node = pairs_to_compare.pop()
-        compare = meant.get(id(old_node), _unchanged)
+        compare = comparisons.get(id(old_node), _accept_unchanged)
         inner_pairs = compare(old_node, new_node)
         if inner_pairs is None:
-            raise more_than_meant()
+            raise unintended_change()
         pairs_to_compare.extend(inner_pairs)
     return new_tree
 
 
-def _unchanged(old: Node, new: Node) -> Pairs | None:
-    """Accept a node that is the same as before, apart from its children."""
+def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
+    """Return the pairs of children to compare if a node is otherwise the same as before, or else
+    None.
+    """
     is_same = (
         old.kind == new.kind
         and old.value == new.value
@@ -98,15 +109,15 @@ def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
     return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
-def grows(more: More, *, last: bool = True) -> Same:
-    """Accept a collection with these new entries at its end, or, without `last`, before its last
-    entry.
+def accept_new_entries(more: More, *, last: bool = True) -> Comparison:
+    """Return a comparison that accepts a collection if it has these new entries at its end, or,
+    without `last`, before its last entry.
     """
     children_per_entry = 2 if isinstance(more, Mapping) else 1
     added_count = children_per_entry * len(more)
 
     def compare(old: Node, new: Node) -> Pairs | None:
-        start = len(old.children)
+        start = len(old.children)  # of the added entries
         if not last:
             start -= children_per_entry
         end = start + added_count
@@ -119,8 +130,8 @@ def grows(more: More, *, last: bool = True) -> Same:
     return compare
 
 
-def shrinks(*numbers: int) -> Same:
-    """Accept a collection without the entries at these positions."""
+def accept_removal(*numbers: int) -> Comparison:
+    """Return a comparison that accepts a collection if it lacks the entries at these positions."""
     removed = frozenset(numbers)
 
     def compare(old: Node, new: Node) -> Pairs | None:
@@ -144,7 +155,7 @@ def reads_as(node: Node, data: Data) -> bool:
     if isinstance(data, bool):
         return node.kind == "scalar" and not node.style and node.value == str(data).lower()
     if isinstance(data, str):
-        return node.value == data and sound(node)
+        return node.value == data and reads_as_string(node)
     if isinstance(data, Mapping):
         if node.kind != "mapping":
             return False
@@ -159,8 +170,10 @@ def reads_as(node: Node, data: Data) -> bool:
     )
 
 
-def becomes(data: Word, old: Node) -> Same:
-    """Accept a node that has this value and keeps its anchor."""
+def accept_value(data: Word, old: Node) -> Comparison:
+    """Return a comparison that accepts a node if it has this value and keeps the old node's
+    anchor.
+    """
 
     def compare(_: Node, new: Node) -> Pairs | None:
         keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
@@ -170,20 +183,22 @@ def becomes(data: Word, old: Node) -> Same:
 
 
 def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
-    """Return the tree with new contents for some scalars, aliases, or nulls.
+    """Return the tree with new contents for some scalars, YAML aliases, or nulls.
 
-    Quotes, block headers, and anchors are kept.
+    Quotes, block headers, and anchors are kept. Raises TargetError if a node cannot get a value, or
+    if anything else would change.
     """
     if not new:
         return tree
-    splices = [_scalar(tree, node, text) for node, text in new]
-    return checked(tree, splices, {id(node): becomes(text, node) for node, text in new})
+    splices = [_scalar_splice(tree, node, text) for node, text in new]
+    return checked(tree, splices, {id(node): accept_value(text, node) for node, text in new})
 
 
-def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
-    """Return the splice that gives a scalar, alias, or null its new content.
+def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
+    """Return the splice that gives a scalar, YAML alias, or null its new content.
 
-    Raises TargetError if the node is anything else, or has an unknown tag.
+    Raises TargetError if the node is a collection, if it has an unknown tag, or if it is empty and
+    the content is a boolean.
     """
     # An application-specific tag (`!vault`) gives the value an unknown meaning.
     if node.tag not in {"", "!"} and not node.tag.startswith("tag:yaml.org,2002:"):
@@ -191,7 +206,7 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
             f"line {tree.line(node)} has a value tagged {node.tag}",
             hint="use a plain string",
         )
-    start = body(tree.text, node)
+    start = content_start(tree.text, node)
     end = content_end(tree.text, node)
     is_empty = start >= node.end
     is_collection = node.kind not in {"scalar", "alias"}
@@ -205,38 +220,38 @@ def _scalar(tree: Tree, node: Node, data: Word) -> Splice:
         return Splice(node.start, end, str(data).lower())
     if node.kind == "alias":
         # replace the alias itself, so that the anchor and its other uses keep their value
-        return Splice(node.start, node.end, spell(data, quote=_quotes(tree, node, data)))
+        return Splice(node.start, node.end, spell(data, quote=_must_be_quoted(tree, node, data)))
     if node.style in {"|", ">"}:
-        return _block_scalar(tree, node, data)
+        return _block_scalar_splice(tree, node, data)
     if is_empty and not node.style:
-        return _first_value(tree, node, data)
-    spelled = spell(data, node.style, quote=_quotes(tree, node, data))
-    return Splice(node.start, end, _properties(tree, node, start) + spelled)
+        return _splice_for_first_value(tree, node, data)
+    spelled = spell(data, node.style, quote=_must_be_quoted(tree, node, data))
+    return Splice(node.start, end, _anchor_and_tag(tree, node, start) + spelled)
 
 
-def _first_value(tree: Tree, node: Node, text: str) -> Splice:
+def _splice_for_first_value(tree: Tree, node: Node, text: str) -> Splice:
     """Return the splice that gives a value to a key or item without one."""
     if node.anchor or node.tag:  # `key: &anchor`
-        properties = _properties(tree, node, node.end).rstrip()
+        properties = _anchor_and_tag(tree, node, node.end).rstrip()
         return Splice(node.start, node.end, f"{properties} {spell(text)}".lstrip())
-    position = slot(tree, node)  # after the `:` or the `-`
-    return Splice(position, position, " " + spell(text, quote=_quotes(tree, node, text)))
+    position = position_of_missing_value(tree, node)  # after the `:` or the `-`
+    return Splice(position, position, " " + spell(text, quote=_must_be_quoted(tree, node, text)))
 
 
-def _block_scalar(tree: Tree, node: Node, content: str) -> Splice:
-    """Return the splice that gives a block scalar its new content. A block scalar without content
-    has no indentation to copy, so it gets quotes.
+def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
+    """Return the splice that gives a block scalar (`|` or `>`) its new content. If the style cannot
+    represent the content, it gets quotes.
     """
-    start = body(tree.text, node)
+    start = content_start(tree.text, node)
     end = max(content_end(tree.text, node), node.start)
     block_scalar = reblock(tree.text[start:end], content)
     if block_scalar is None:
         quoted = spell(content, quote=True)
-        return Splice(node.start, end, _properties(tree, node, start) + quoted)
+        return Splice(node.start, end, _anchor_and_tag(tree, node, start) + quoted)
     return Splice(start, end, block_scalar)
 
 
-def _properties(tree: Tree, node: Node, start: int) -> str:
+def _anchor_and_tag(tree: Tree, node: Node, start: int) -> str:
     """Return the anchor and tag before `start` as written, omitting a tag such as `!!float`.
 
     AIU v0 wrote `!!float v2.0.0`.
@@ -246,10 +261,11 @@ def _properties(tree: Tree, node: Node, start: int) -> str:
     return f"&{node.anchor} " if node.anchor else ""
 
 
-def _quotes(tree: Tree, node: Node, text: str) -> bool:
-    """Return whether the value needs quotes at its position.
+def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
+    """Return whether the value needs quotes at its position in flow style (`{a: b}`) or JSON.
 
-    Quotes are needed in JSON, after `"key":`, and in flow style if the value contains a colon.
+    It needs them if it contains a colon, if a colon is directly before it, or if the keys around it
+    are double-quoted, as in JSON.
     """
     parent = tree.parent(node)
     if parent is None or parent.style != "{":  # not in flow style
@@ -264,9 +280,10 @@ def _quotes(tree: Tree, node: Node, text: str) -> bool:
 
 
 def require_unshared(tree: Tree, node: Node) -> Node:
-    """Return the node.
+    """Return the node, after checking that it can be changed alone.
 
-    Raises TargetError if an alias elsewhere shares its value and would change with it.
+    Raises TargetError if a YAML alias in another place shares the value of the node or of a
+    collection around it, and would change with it.
     """
     # an alias itself may be replaced, because it is not shared
     for ancestor in tree.ancestors(node):
@@ -288,13 +305,14 @@ def has_text(node: Node, text: str) -> bool:
     string for every YAML reader.
     """
     scalar = resolved(node)
-    return scalar.kind == "scalar" and scalar.value == text and sound(scalar)
+    return scalar.kind == "scalar" and scalar.value == text and reads_as_string(scalar)
 
 
 def with_texts(tree: Tree, wanted: Iterable[tuple[Node, str]]) -> Tree:
-    """Return the tree with new values for some scalars.
+    """Return the tree with new values for some scalars. A scalar that already has its value is left
+    unchanged.
 
-    Raises TargetError if an alias elsewhere shares a scalar that must change.
+    Raises TargetError if a YAML alias in another place shares a scalar that must change.
     """
     outdated = [(node, text) for node, text in wanted if not has_text(node, text)]
     return splice(tree, [(require_unshared(tree, node), text) for node, text in outdated])
@@ -309,16 +327,22 @@ def add(tree: Tree, node: Node, more: More) -> Tree:
     if not tree.roots:
         return _with_first_document(tree, more)
     if _keeps_brackets(tree, node, more):
-        return checked(tree, _grow_flow(tree, node, more), {id(node): grows(more)})
+        return checked(
+            tree, _splices_in_brackets(tree, node, more), {id(node): accept_new_entries(more)}
+        )
     if not node.children:
-        return checked(tree, _fill(tree, node, more), {id(node): grows(more)})
+        return checked(
+            tree, _splices_to_fill(tree, node, more), {id(node): accept_new_entries(more)}
+        )
     return _with_block_entries(tree, node, more)
 
 
 def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
-    """Return whether a node is a collection in brackets, and keeps them if it gets new entries.
+    """Return whether a node is a collection in brackets (`{…}` or `[…]`), and keeps them if it gets
+    new entries.
 
-    An empty list below a block key becomes a block list (in AIU, it remains a flow list).
+    It loses them if the new entries are items of a list, the brackets are empty, and the node is
+    below a key in block style (in AIU, it remains a flow list).
     """
     has_brackets = node.kind != "scalar" and node.style == "{"
     if not has_brackets:
@@ -330,30 +354,34 @@ def _keeps_brackets(tree: Tree, node: Node, more: More) -> bool:
 
 
 def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
-    """Return the tree with new lines at the end of a block collection, which is not empty."""
+    """Return the tree with these entries as new lines at the end of a block collection, which is
+    not empty.
+    """
     text = tree.text
     indent = column(text, node)
     try:
         end = line_end(text, content_end(text, node))
         width = dash_width(text, node) if node.kind == "sequence" else 2
         lines = eol(text) + _lines(tree, more, indent, width)
-        return checked(tree, [Splice(end, end, lines)], {id(node): grows(more)})
+        return checked(tree, [Splice(end, end, lines)], {id(node): accept_new_entries(more)})
     except TargetError:
         # Some last entries cannot be followed by a line, such as a block scalar at the end of the
         # file. Insert before them.
         last_entry = node.children[-2] if node.kind == "mapping" else node.children[-1]
         start = line_start(text, last_entry.start)
         lines = _lines(tree, more, indent) + eol(text)
-        return checked(tree, [Splice(start, start, lines)], {id(node): grows(more, last=False)})
+        return checked(
+            tree, [Splice(start, start, lines)], {id(node): accept_new_entries(more, last=False)}
+        )
 
 
 def _with_first_document(tree: Tree, more: More) -> Tree:
     """Return the tree of a text without documents, with these entries as its first document."""
     text = tree.text
-    splice = _append(text, len(text), _lines(tree, more, 0))
+    splice = _splice_to_append(text, len(text), _lines(tree, more, 0))
     new = parse(apply(text, [splice]))
     if len(new.roots) != 1 or not reads_as(new.roots[0], more):
-        raise more_than_meant()
+        raise unintended_change()
     return new
 
 
@@ -363,12 +391,12 @@ def _lines(tree: Tree, data: More, indent: int, width: int = 2) -> str:
     return eol(tree.text).join(" " * indent + line for line in lines)
 
 
-def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
+def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
     """Return the splices that add entries at the end of a collection in brackets."""
     text = tree.text
     closing_bracket = node.end - 1
     in_brackets = flow(more, quote=quoted_keys(tree, node))
-    new_entries = in_brackets[1:-1]
+    new_entries = in_brackets[1:-1]  # without the brackets
     if not node.children:
         return [Splice(closing_bracket, closing_bracket, new_entries)]
 
@@ -393,21 +421,21 @@ def _grow_flow(tree: Tree, node: Node, more: More) -> list[Splice]:
     return [Splice(end, end, ","), Splice(last_line_end, last_line_end, new_line)]
 
 
-def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
-    """Return the splices that fill a null or empty brackets.
+def _splices_to_fill(tree: Tree, node: Node, more: More) -> list[Splice]:
+    """Return the splices that fill a null or empty brackets with these entries.
 
-    The new content is written as block lines below the key, or in flow style if the key is inside
-    flow style.
+    They are written as block lines below the key or after the dash, or in flow style if the node is
+    inside flow style.
     """
     text = tree.text
     parent = tree.parent(node)
     if parent is None:
-        return [_fill_root(tree, node, _lines(tree, more, 0))]
+        return [_splice_to_fill_root(tree, node, _lines(tree, more, 0))]
 
-    start = body(text, node)
+    start = content_start(text, node)
     is_empty = start >= node.end  # not even `~` or brackets
     if is_empty and not node.anchor:
-        start = slot(tree, node)  # after the `:` or the `-`
+        start = position_of_missing_value(tree, node)  # after the `:` or the `-`
     end = max(start, node.end)
     if parent.style == "{":
         gap = " " if is_empty else ""
@@ -431,10 +459,10 @@ def _fill(tree: Tree, node: Node, more: More) -> list[Splice]:
     return [without_value, Splice(end, end, new_lines)]
 
 
-def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
+def _splice_to_fill_root(tree: Tree, node: Node, lines: str) -> Splice:
     """Return the splice that fills a document whose root is a null or empty brackets."""
     text = tree.text
-    start = body(text, node)
+    start = content_start(text, node)
     is_written_out = start < node.end  # an explicit null or empty brackets
     if is_written_out:
         own_line = line_start(text, start)
@@ -444,7 +472,7 @@ def _fill_root(tree: Tree, node: Node, lines: str) -> Splice:
     if node.anchor:
         return Splice(node.end, node.end, eol(text) + lines)
     ends = {id(root): end for root, end in zip(tree.roots, tree.ends, strict=True)}
-    return _append(text, ends[id(node)], lines)
+    return _splice_to_append(text, ends[id(node)], lines)
 
 
 def _without_blanks(text: str, end: int) -> int:
@@ -452,17 +480,18 @@ def _without_blanks(text: str, end: int) -> int:
     return len(text[:end].rstrip(" \t"))
 
 
-def _append(text: str, position: int, lines: str) -> Splice:
-    """Return the splice that appends `lines` to a document, on separate lines."""
+def _splice_to_append(text: str, position: int, lines: str) -> Splice:
+    """Return the splice that inserts `lines` at the end of a document, on separate lines."""
     is_at_line_start = position == line_start(text, position)
     new_text = lines + eol(text) if is_at_line_start else eol(text) + lines
     return Splice(position, position, new_text)
 
 
 def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
-    """Return the tree with a mapping key and its line removed.
+    """Return the tree with a mapping key and its value removed. If the key has its own line, the
+    line is removed too.
 
-    Raises TargetError if it is the only key.
+    Raises TargetError if the key follows a dash and is the only one.
     """
     text = tree.text
     entries = list(pairs(mapping))
@@ -473,7 +502,7 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
     in_brackets = mapping.style == "{"
     has_own_line = only_blank(text, start, key.start)
     if has_own_line and not in_brackets:
-        cut = _without_lines(text, start, line_end(text, end))
+        cut = _splice_to_remove_lines(text, start, line_end(text, end))
     elif not is_last:  # in brackets or after a dash
         next_key, _ = entries[index + 1]
         cut = Splice(key.start, next_key.start, "")
@@ -485,13 +514,15 @@ def drop_key(tree: Tree, mapping: Node, key: Node) -> Tree:
             f"line {tree.line(key)}: {key.value} is the only key",
             hint="remove the entry by hand",
         )
-    return checked(tree, [cut], {id(mapping): shrinks(index)})
+    return checked(tree, [cut], {id(mapping): accept_removal(index)})
 
 
 def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
-    """Return the tree without some items of a block sequence, including their lines.
+    """Return the tree without the items at these positions of a block sequence, and without their
+    lines.
 
-    An item that shares its line with anything else is kept.
+    An item whose dash does not have its own line is kept. If the removal would change anything
+    else, all items are kept.
     """
     text = tree.text
     cuts: dict[int, Splice] = {}  # by the item's number
@@ -504,18 +535,17 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
         has_own_line = text[dash] == "-" and only_blank(text, start, dash)
         if has_own_line:
             end = line_end(text, content_end(text, item))
-            cuts[number] = _without_lines(text, start, end)
+            cuts[number] = _splice_to_remove_lines(text, start, end)
     # The removal is optional, so if it would change anything else, keep these items.
     try:
-        return checked(tree, list(cuts.values()), {id(sequence): shrinks(*cuts)})
+        return checked(tree, list(cuts.values()), {id(sequence): accept_removal(*cuts)})
     except TargetError:
         return tree
 
 
-def _without_lines(text: str, start: int, end: int) -> Splice:
-    """Return the splice that removes whole lines and one line ending.
-
-    This is the line ending after them, or at the end of the text the one before them.
+def _splice_to_remove_lines(text: str, start: int, end: int) -> Splice:
+    """Return the splice that removes the whole lines from `start` to `end`, and one line ending:
+    the one after them, or at the end of the text the one before them.
     """
     if end < len(text):
         line_ending = "\r\n" if text.startswith("\r\n", end) else text[end]
@@ -555,7 +585,7 @@ def only_blank(text: str, start: int, end: int) -> bool:
     return not text[start:end].strip(" \t")
 
 
-def body(text: str, node: Node) -> int:
+def content_start(text: str, node: Node) -> int:
     """Return the start of the node's own text, after its anchor and tag."""
     if not (node.anchor or node.tag) or node.kind == "alias":
         return node.start
@@ -564,10 +594,7 @@ def body(text: str, node: Node) -> int:
 
 
 def content_end(text: str, node: Node) -> int:
-    """Return the end of the node's content.
-
-    Trailing blank lines and comments are not part of it.
-    """
+    """Return the end of the node's content, without trailing blank lines and comments."""
     # Parsers place the end of a block collection at the next token, so use the end of its last
     # scalar.
     while node.children and node.style != "{":
@@ -576,7 +603,7 @@ def content_end(text: str, node: Node) -> int:
             is_empty = last_child.kind == "scalar" and last_child.start >= last_child.end
             if is_empty:  # `key:` without a value
                 last_key = node.children[-2]
-                return max(last_key.end, value_slot(text, last_key) or 0)
+                return max(last_key.end, position_after_colon(text, last_key) or 0)
         node = last_child
     is_block_scalar = node.kind == "scalar" and node.style in {"|", ">"}
     return _block_scalar_end(text, node) if is_block_scalar else node.end
@@ -586,7 +613,7 @@ def _block_scalar_end(text: str, node: Node) -> int:
     """Return the end of a block scalar's content. Blank lines belong to it only in the style
     `|+`.
     """
-    start = body(text, node)
+    start = content_start(text, node)
     header, _, _ = text[start : start + _LONGEST_HEADER].partition(" ")
     content = text[: node.end]
     keeps_blank_lines = "+" in header
@@ -603,11 +630,11 @@ def entry_end(text: str, key: Node, value: Node) -> int:
     return max(
         content_end(text, value),
         key.end,
-        value_slot(text, key) or 0,
+        position_after_colon(text, key) or 0,
     )
 
 
-def value_slot(text: str, key: Node) -> int | None:
+def position_after_colon(text: str, key: Node) -> int | None:
     """Return the position after a key's `:`, or None if the key has no `:`."""
     position = key.end
     while position < len(text) and text[position] in " \t":
@@ -615,15 +642,16 @@ def value_slot(text: str, key: Node) -> int | None:
     return position + len(":") if text.startswith(":", position) else None
 
 
-def slot(tree: Tree, node: Node) -> int:
-    """Return the position where the value of a key or item without a value belongs.
+def position_of_missing_value(tree: Tree, node: Node) -> int:
+    """Return the position where the value of a key or item without a value belongs: after the `:`
+    or the dash.
 
-    Raises TargetError if the key has no `:`.
+    Raises TargetError if the key has no `:`, or if the node is itself a key.
     """
     key = tree.key_of(node)
     if key is None:  # an item
         return node.end
-    position = None if key is node else value_slot(tree.text, key)
+    position = None if key is node else position_after_colon(tree.text, key)
     if position is None:
         raise TargetError(
             f"line {tree.line(node)} has a key without a value",
@@ -646,7 +674,7 @@ def column(text: str, node: Node) -> int:
     The column of an explicit key, `? key`, is that of its question mark.
     """
     if node.kind == "sequence":
-        start = body(text, node)
+        start = content_start(text, node)
         return start - line_start(text, start)
     start = node.children[0].start
     text_before = text[max(0, start - len(_QUESTION_MARK)) : start]
@@ -658,10 +686,10 @@ def column(text: str, node: Node) -> int:
 @lru_cache(maxsize=2)
 def indents(tree: Tree) -> tuple[int, int]:
     """Return by how many columns the text indents a mapping in a mapping, and a sequence in a
-    mapping.
+    mapping: (2, 0) if it does not show a style.
 
-    The first mapping and the first sequence in a mapping show the file's style. Otherwise, the
-    mapping's indentation is that of the sequence, or 2, and the sequence's is 0.
+    The first mapping in a mapping and the first sequence in a mapping show the file's style. If
+    there is only a sequence, mappings are indented like it.
     """
     mapping_indent: int | None = None
     sequence_indent: int | None = None
@@ -673,6 +701,7 @@ def indents(tree: Tree) -> tuple[int, int]:
             mapping_indent = indent
         if mapping_indent is not None and sequence_indent is not None:
             break
+    # None, or 0 for a sequence, does not show how to indent a mapping
     return mapping_indent or sequence_indent or 2, sequence_indent or 0
 
 
@@ -687,8 +716,8 @@ def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return the number of columns from the dash to the last item of a block sequence:
-    2 for `- item`.
+    """Return the number of columns from the dash to the last item of a block sequence: 2 for
+    `- item`, and also if the gap is unusual.
     """
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)

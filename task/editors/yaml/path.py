@@ -49,7 +49,7 @@ class Segment:
 
 
 def parse_path(text: str) -> tuple[Segment, ...]:
-    """Return the steps of a path.
+    r"""Return the steps of a path such as `containers[0].image` or `labels.app\.kubernetes\.io`.
 
     Raises TargetError if the path has more steps than a file can have levels.
     """
@@ -68,7 +68,7 @@ def parse_path(text: str) -> tuple[Segment, ...]:
 
 
 def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True) -> Node | None:
-    """Return the node at the path, following aliases, or None.
+    """Return the node at the path, following YAML aliases, or None.
 
     With `merges`, the node may come from a merge key (`<<`).
 
@@ -76,6 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
+    # If there are several, the last one has the key with brackets in its name.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -86,10 +87,10 @@ def find_all(
     *,
     merges: bool = True,
 ) -> tuple[Node, ...]:
-    """Return all nodes at the path, without following aliases. There may be several, because a key
-    with brackets may exist next to a list.
+    """Return all nodes at the path, without following YAML aliases at its end.
 
-    Raises the same errors as `find`.
+    There may be several: for `a[0]`, the first item of the list `a`, and the value of a key that is
+    called `a[0]`. Raises the same errors as `find`.
     """
     matches = list(_matches(_mappings(tree), root, path, merges=merges))
     if not matches:
@@ -100,12 +101,12 @@ def find_all(
     mappings = {id(match.mapping) for match in best_matches}
     is_ambiguous = fewest_dots > 0 and len(mappings) > 1
     if is_ambiguous:
-        raise _ambiguous(path)
+        raise _ambiguity_error(path)
     return tuple(match.node for match in best_matches)
 
 
-def _ambiguous(path: Sequence[Segment]) -> TargetError:
-    """Return the error for a path that several keys with dots match."""
+def _ambiguity_error(path: Sequence[Segment]) -> TargetError:
+    """Return the error for a path that matches several keys with dots in their names."""
     hint = "escape the dots in the intended key: \\."
     return TargetError(f"several keys with dots match {path_text(path)}", hint=hint)
 
@@ -127,7 +128,8 @@ def _matches(
 ) -> Iterator[_Match]:
     """Yield each node below this one that the path may refer to.
 
-    Any number of steps at the path's beginning may be one key with dots in its name.
+    Any number of steps at the path's beginning may be one key with dots in its name: for `a.b.c`,
+    the keys `a`, `a.b`, and `a.b.c` are tried.
     """
     mapping = resolved(node)
     if mapping.kind != "mapping":
@@ -137,7 +139,7 @@ def _matches(
         dots_in_key = step_count - 1
         steps_below_key = path[step_count:]
         for key, indices in _possible_keys(path[:step_count]):
-            inner = item(value_of_key(mapping, key), indices)
+            inner = item_at_indices(value_of_key(mapping, key), indices)
             if inner is None:
                 continue
             if not steps_below_key:
@@ -148,7 +150,9 @@ def _matches(
 
 
 def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield each key with dots that these steps may form together, and its indices."""
+    """Yield each key that these steps may form together, such as `a.b` for two steps, and the
+    indices after it. Brackets may be indices, or part of the key's name.
+    """
     *first_steps, last = steps
     prefix = "".join(f"{step.text}." for step in first_steps)
     if last.indices is not None:
@@ -157,7 +161,7 @@ def _possible_keys(steps: Sequence[Segment]) -> Iterator[tuple[str, tuple[int, .
         yield prefix + last.text, ()
 
 
-def item(node: Node | None, indices: Sequence[int]) -> Node | None:
+def item_at_indices(node: Node | None, indices: Sequence[int]) -> Node | None:
     """Return the item at these indices, one for each list level, or None.
 
     Without indices, return the node.
@@ -173,8 +177,10 @@ def item(node: Node | None, indices: Sequence[int]) -> Node | None:
 
 
 def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
-    """Return a mapping's keys with their values as Helm reads them. Merged keys are included, and
-    the last value wins.
+    """Return a mapping's keys with their values as Helm reads them, following YAML aliases.
+
+    The keys of merged mappings (`<<`) are included, and the last value of a key wins. `depth` is
+    the number of merge keys around the mapping.
     """
     values_by_key: dict[str, Node] = {}
     if mapping.kind != "mapping" or depth >= DEPTH:
@@ -190,7 +196,9 @@ def entries(mapping: Node, depth: int = 0) -> Mapping[str, Node]:
 
 
 def _sources(node: Node) -> tuple[Node, ...]:
-    """Return what a merge key refers to, following aliases: a mapping, or the items of a list."""
+    """Return the mappings that a merge key refers to, from its value: one, or a list of them. YAML
+    aliases are followed.
+    """
     source = resolved(node)
     return tuple(map(resolved, source.children)) if source.kind == "sequence" else (source,)
 
@@ -205,15 +213,18 @@ class _Mappings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        # by the mapping's id and the key
+        # Both are caches.
+        # by the mapping's id and the key: the value that Helm reads
         self._values: dict[tuple[int, str], Node | None] = {}
-        # by the mapping's id and the key, each key node with its value
+        # by the mapping's id, and then by the key: each key node with its value
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
 
     def value(self, mapping: Node, key: str, depth: int = 0) -> Node | None:
-        """Return the value of a key, or None. `depth` is the number of merge keys around it.
+        """Return the value of a key as Helm reads it, or None. `depth` is the number of merge keys
+        around the mapping.
 
-        Raises TargetError if a second value hides the mapping's own value.
+        Raises TargetError if the last value hides the mapping's own key, or if a merge key hides
+        another merge key's value.
         """
         cache_key = (id(mapping), key)
         if cache_key not in self._values:
@@ -221,8 +232,9 @@ class _Mappings:
         return self._values[cache_key]
 
     def _effective_value(self, mapping: Node, key: str, depth: int) -> Node | None:
-        """Return the value of a key as Helm reads it, or None: the last one, from the key itself or
-        from a merge key.
+        """Return the last value of a key, from the key itself or from a merge key, or None.
+
+        Raises the same errors as `value`.
         """
         if depth > MOST_MERGES:
             message = f"merge keys refer to each other more than {MOST_MERGES} times"
@@ -233,27 +245,28 @@ class _Mappings:
         key_nodes = []  # the keys and merge keys that provide a value
         last_value = None
         for key_node, node in candidates:
-            value_node = self._merged(node, key, depth) if is_merge(key_node) else node
+            value_node = self._merged_value(node, key, depth) if is_merge(key_node) else node
             if value_node is not None:
                 key_nodes.append(key_node)
                 last_value = value_node
         if key_nodes:
-            self._refuse_hidden(key, key_nodes[:-1], key_nodes[-1])
+            *earlier_nodes, last_node = key_nodes
+            self._refuse_hidden(key, earlier_nodes, last_node)
         return last_value
 
-    def _refuse_hidden(self, key: str, hidden: Sequence[Node], last: Node) -> None:
-        """Raise TargetError if the last key or merge key with a value hides the mapping's own key,
-        or if a merge key hides another merge key's value.
+    def _refuse_hidden(self, key: str, earlier: Sequence[Node], last: Node) -> None:
+        """Raise TargetError if the last value of a key hides an earlier one and must not.
 
-        A mapping's own key may override merge keys. `hidden` are the keys and merge keys before the
-        last one.
+        `earlier` and `last` are the nodes that provide a value: the key itself, or a merge key. The
+        key itself must not be hidden, and a merge key must not hide another merge key. Only the key
+        itself may hide merge keys.
         """
         last_is_merge = is_merge(last)
-        hidden_own = [key_node for key_node in hidden if not is_merge(key_node)]
+        hidden_own = [key_node for key_node in earlier if not is_merge(key_node)]
         if hidden_own:
             first_hidden = hidden_own[0]
-        elif hidden and last_is_merge:
-            first_hidden = hidden[0]
+        elif earlier and last_is_merge:
+            first_hidden = earlier[0]
         else:
             return
         first_line = self.tree.line(first_hidden)
@@ -269,9 +282,10 @@ class _Mappings:
         )
 
     def _entries(self, mapping: Node) -> Mapping[str, list[tuple[Node, Node]]]:
-        """Return the entries of a mapping, by key. A key may appear several times.
+        """Return each key of a mapping with its key nodes and values. A key may appear several
+        times.
 
-        Merge keys are distinguished from quoted keys.
+        The name of a merge key begins with `MERGES`, unlike that of a quoted key `"<<"`.
         """
         if id(mapping) not in self._keys:
             entries_by_key: dict[str, list[tuple[Node, Node]]] = {}
@@ -287,8 +301,8 @@ class _Mappings:
         self.value(mapping, key)  # called only for its errors
         return value(mapping, key)
 
-    def _merged(self, node: Node, key: str, depth: int) -> Node | None:
-        """Return a key's value from a merge key, or None.
+    def _merged_value(self, node: Node, key: str, depth: int) -> Node | None:
+        """Return a key's value from a merge key's value `node`, or None.
 
         In a list of mappings, the first mapping with the key wins.
         """
@@ -304,17 +318,17 @@ class _Mappings:
 _mappings = lru_cache(maxsize=2)(_Mappings)  # a tree is searched for several keys
 
 
-def uses(
+def paths_of_uses(
     tree: Tree,
     root: Node,
     node: Node,
     missing: Sequence[str] = (),
 ) -> Iterator[tuple[Segment, ...]]:
-    """Yield the paths at which a reader that follows aliases and merge keys finds this node, or a
-    key that the node lacks.
+    """Yield each path at which a reader that follows YAML aliases and merge keys finds this node.
 
+    With `missing`, yield each path at which a key that is added below the node would be found.
     `missing` is the path from the node to that key. Raises TargetError if there are too many paths,
-    or if the node is a key.
+    or if the node or an alias on the way is a key.
     """
     # Go up from the node, and from each alias of a node on the way, until the root. Each entry is a
     # node from which to go up, and the path from it down to the shared node or key.
@@ -352,10 +366,10 @@ def _path_from_parent(
     child: Node,
     path_below: tuple[str | int, ...],
 ) -> tuple[str | int, ...]:
-    """Return the path that begins at a child's parent. `path_below` begins at the child.
+    """Return the path from a child's parent downward. `path_below` is the path from the child.
 
-    A merge key is not a step, because its mapping's keys count as keys of the parent. Raises
-    TargetError if the child is a key.
+    The child's key or its index in a list is added in front. A merge key is not a step, because its
+    mapping's keys count as keys of the parent. Raises TargetError if the child is itself a key.
     """
     key = tree.key_of(child)
     if key is child:
@@ -377,8 +391,9 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path of keys and list indices. An index belongs to the key before
-    it.
+    """Return the steps of a path of keys and list indices: `a[0]` and `b` for ("a", 0, "b").
+
+    An index without a key before it is skipped.
     """
     steps: list[Segment] = []
     for part in path:
@@ -391,8 +406,8 @@ def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
 
 
 def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple[str, ...]]:
-    """Return where to write: the node at the path,
-    or the last mapping (or null) on the path and the keys it lacks.
+    """Return where to write: the node at the path and (), or the last mapping (or null) on the path
+    and the keys to add to it.
 
     Raises the same errors as `find`. Also raises TargetError if the path contains something that is
     not a mapping, if a list or an index is missing, or if a new key would hide the keys of a merge
@@ -405,23 +420,26 @@ def locate(tree: Tree, root: Node, path: Sequence[Segment]) -> tuple[Node, tuple
     node = root
     remaining_path = tuple(path)
     while node.kind == "mapping":
-        next_step = _step(mappings, node, remaining_path)
+        next_step = _next_step(mappings, node, remaining_path)
         if next_step is None:
             break
         node, remaining_path = next_step
     if node.null or node.kind == "mapping":
-        return node, _missing(mappings, node, remaining_path)
-    raise _not_a_mapping(tree, node, path, remaining_path)
+        return node, _keys_to_add(mappings, node, remaining_path)
+    raise _not_a_mapping_error(tree, node, path, remaining_path)
 
 
-def _not_a_mapping(
+def _not_a_mapping_error(
     tree: Tree,
     node: Node,
     path: Sequence[Segment],
     remaining_path: Sequence[Segment],
 ) -> TargetError:
-    """Return the error for a node on the path that has no keys. The remaining path is below it."""
-    parent = path_text(path[: len(path) - len(remaining_path)]) or "the file"
+    """Return the error for a node on the path that cannot have keys, such as a list. The remaining
+    path would be below it.
+    """
+    steps_to_node = path[: len(path) - len(remaining_path)]
+    parent = path_text(steps_to_node) or "the file"
     wanted = path_text(path)
     remaining = path_text(remaining_path)
     if node.kind == "sequence":
@@ -441,7 +459,7 @@ def _not_a_mapping(
     )
 
 
-def _step(
+def _next_step(
     mappings: _Mappings,
     mapping: Node,
     path: tuple[Segment, ...],
@@ -449,12 +467,14 @@ def _step(
     """Return the node at the path's next key in a mapping, and the path below it, or None if no key
     matches.
 
-    The next key is the plain key of the first step, or the only possible key with dots.
+    The next key is the first step's own key, or else the only key with dots that the first steps
+    form. Raises TargetError if several such keys exist, or if a list or an index is missing.
     """
     first_step = path[0]
     plain_value = mappings.own(mapping, first_step.name)
     if plain_value is not None and first_step.indices is not None:
         return _item_at(mappings.tree, plain_value, first_step), path[1:]
+    # each value of a key with dots, the indices after the key, and the path below them
     dotted_matches = []
     for step_count in range(2, len(path)):
         for key, indices in _possible_keys(path[:step_count]):
@@ -464,9 +484,9 @@ def _step(
     if not dotted_matches:
         return None
     if len(dotted_matches) > 1:
-        raise _ambiguous(path)
+        raise _ambiguity_error(path)
     dotted_value, indices, path_below = dotted_matches[0]
-    inner = item(dotted_value, indices)
+    inner = item_at_indices(dotted_value, indices)
     if inner is None:
         return None
     return resolved(inner), path_below
@@ -491,11 +511,11 @@ def _item_at(tree: Tree, node: Node, step: Segment) -> Node:
     return resolved(node)
 
 
-def _missing(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
-    """Return the names of the keys to add to a node, from the path below it.
+def _keys_to_add(mappings: _Mappings, node: Node, path: tuple[Segment, ...]) -> tuple[str, ...]:
+    """Return the names of the keys to add to a node, one in the other, for the path below it.
 
-    Raises TargetError if a list would have to be added, or if a new key would hide a merged
-    mapping.
+    Raises TargetError if a list would have to be added, or if a new key would hide other keys of a
+    merged mapping.
     """
     for segment in path:
         if segment.indices is None:

@@ -66,7 +66,7 @@ def plain_safe(text: str) -> bool:
     return bool(_PLAIN.fullmatch(text)) and not looks_typed(text)
 
 
-def sound(node: Node) -> bool:
+def reads_as_string(node: Node) -> bool:
     """Return whether every YAML reader reads this scalar as a string."""
     if node.kind != "scalar":
         return False
@@ -99,8 +99,9 @@ def spell(text: str, style: str = "", *, quote: bool = False) -> str:
 
 
 def reblock(old: str, text: str) -> str | None:
-    """Return the block scalar `old` (its header and lines) with the content `text`, or None if the
-    style cannot represent it.
+    """Return the block scalar `old` (its header `|` or `>`, and its lines) with the content `text`.
+    Return None if `old` has no content whose indentation could be copied, or if `text` is not one
+    line without spaces around it.
 
     The header keeps its style and comment. It gets a `-`, because a trailing line break would
     become part of the tag.
@@ -125,18 +126,18 @@ Data: TypeAlias = "Word | Mapping[str, Data] | Sequence[Data]"
 
 
 def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
-    """Return the lines of `data` in block style, without line endings.
+    """Return the lines of `data` in block style, without line endings: `["image:", "  tag: v1"]`.
 
     A mapping in a mapping is indented by `step` columns, and a sequence in a mapping by `shift`.
     `width` is the width of the outermost dashes, including the space after each.
     """
     if isinstance(data, str | bool):
-        return [_word(data)]
+        return [_scalar_text_of(data)]
     lines = []
     if isinstance(data, Mapping):
         for key, value in data.items():
             if isinstance(value, str | bool):
-                lines.append(f"{spell(key)}: {_word(value)}")
+                lines.append(f"{spell(key)}: {_scalar_text_of(value)}")
                 continue
             indent = " " * (step if isinstance(value, Mapping) else shift)
             lines.append(f"{spell(key)}:")
@@ -146,16 +147,17 @@ def block(data: Data, step: int, shift: int, width: int = 2) -> list[str]:
     indent = " " * width
     for item in data:
         item_lines = block(item, step, shift)
+        # The first line follows the dash, and the others are aligned with it.
         lines += [dash + line for line in item_lines[:1]]
         lines += [indent + line for line in item_lines[1:]]
     return lines
 
 
 def flow(data: Data, *, quote: bool = False) -> str:
-    """Return `data` on one line, in flow style or, with `quote`, as JSON."""
+    """Return `data` on one line, in flow style: `{image: {tag: v1}}`. With `quote`, return JSON."""
     if isinstance(data, str | bool):
         has_colon = ":" in str(data)  # `[a:1]` is an error for some readers
-        return _word(data, quote=quote or has_colon)
+        return _scalar_text_of(data, quote=quote or has_colon)
     if isinstance(data, Mapping):
         inner = (
             f"{spell(key, quote=quote)}: {flow(value, quote=quote)}" for key, value in data.items()
@@ -164,6 +166,6 @@ def flow(data: Data, *, quote: bool = False) -> str:
     return "[" + ", ".join(flow(item, quote=quote) for item in data) + "]"
 
 
-def _word(value: Word, *, quote: bool = False) -> str:
+def _scalar_text_of(value: Word, *, quote: bool = False) -> str:
     """Return a scalar as written in YAML."""
     return str(value).lower() if isinstance(value, bool) else spell(value, quote=quote)

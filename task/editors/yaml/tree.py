@@ -137,14 +137,14 @@ def value(mapping: Node | None, key: str) -> Node | None:
 
     If the key is repeated, return the last value, like readers that allow repeated keys.
     """
-    found = values(mapping, key) if mapping and mapping.kind == "mapping" else ()
-    return found[-1] if found else None
+    all_values = values(mapping, key) if mapping and mapping.kind == "mapping" else ()
+    return all_values[-1] if all_values else None
 
 
 def resolved_value(mapping: Node | None, key: str) -> Node | None:
-    """Return the result of `value`, following an alias, or None."""
-    found = value(mapping, key)
-    return resolved(found) if found else None
+    """Return the value of a key as `value` does, following a YAML alias, or None."""
+    node = value(mapping, key)
+    return resolved(node) if node else None
 
 
 def walk(*roots: Node) -> Iterator[Node]:
@@ -166,7 +166,7 @@ def parse(text: str) -> Tree:
 
 
 def _parse(text: str) -> Tree:
-    """Return the tree of `text`, not from the cache."""
+    """Return the tree of `text`, not from the cache. Raises TargetError if it is not YAML."""
     without_mark = text.removeprefix("\ufeff")  # the parsers do not count a byte order mark
     shift = len(text) - len(without_mark)
     try:
@@ -189,10 +189,10 @@ _COLLECTIONS: Mapping[str, Literal["mapping", "sequence"]] = {
 
 
 def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
-    """Yield the root and the end of each document. The end is its `...`, the next `---`,
-    or the end of the text.
+    """Yield the root and the end of each document, from the events of a YAML parser. The end is its
+    `...`, the next `---`, or the end of the text.
 
-    `shift` is the number of characters before the text that was parsed.
+    `shift` is added to each position: the number of characters before the text that was parsed.
     """
     # for each open collection, the event that started it, and the children of the collection
     # around it
@@ -223,7 +223,7 @@ def _documents(events: Iterable[Any], shift: int) -> Iterator[tuple[Node, int]]:
             node = _alias_node(event, start, end, anchored)
         elif name == "DocumentEndEvent":
             root = children[0]
-            if anchored:
+            if anchored:  # without anchors, there are no aliases
                 _refuse_bomb(root)
             yield root, start
             children = []
@@ -242,10 +242,10 @@ def _scalar_of(event: Any, start: int, end: int) -> Node:
         "scalar",
         start,
         end,
-        event.value,
-        event.style or "",
-        event.anchor or "",
-        str(event.tag or ""),
+        value=event.value,
+        style=event.style or "",
+        anchor=event.anchor or "",
+        tag=str(event.tag or ""),
     )
 
 
@@ -254,7 +254,7 @@ def _alias_node(event: Any, start: int, end: int, anchored: Mapping[str, Node]) 
     if event.anchor not in anchored:
         message = f"the alias *{event.anchor} on line {event.start_mark.line + 1} has no anchor"
         raise TargetError(message, hint="define the anchor above it")
-    return Node("alias", start, end, event.anchor, target=anchored[event.anchor])
+    return Node("alias", start, end, value=event.anchor, target=anchored[event.anchor])
 
 
 def _collection_of(
@@ -270,21 +270,22 @@ def _collection_of(
         kind,
         start,
         end,
-        "",
-        style,
-        first.anchor or "",
-        str(first.tag or ""),
-        children,
+        style=style,
+        anchor=first.anchor or "",
+        tag=str(first.tag or ""),
+        children=children,
     )
 
 
 def _refuse_bomb(root: Node) -> None:
-    """Raise TargetError for an alias bomb.
+    """Raise TargetError for an alias bomb: a document whose aliases expand to a huge number of
+    nodes.
 
     Argo CD and Helm expand aliases when they read the file. Go's YAML rejects such a document
     ("excessive aliasing").
     """
     sizes: dict[int, int] = {}  # the number of nodes after expansion, by the node's id
+    # A node is counted after its parts, so it stays on the stack until all of them are counted.
     stack = [root]
     while stack:
         node = stack[-1]
@@ -304,7 +305,7 @@ def _refuse_bomb(root: Node) -> None:
 
 
 def refuse_odd_breaks(tree: Tree) -> None:
-    """Raise TargetError if a U+0085, U+2028, or U+2029 is outside a value.
+    """Raise TargetError if a character U+0085, U+2028, or U+2029 is outside a value.
 
     YAML 1.1 readers treat such a character as a line break; people and YAML 1.2 readers treat it as
     an ordinary character. So a key below such a character may not be in the mapping in which it
@@ -314,6 +315,7 @@ def refuse_odd_breaks(tree: Tree) -> None:
         return
     end_of_text = len(tree.text)
     end_of_previous = 0
+    # The last pair stands for the text after the last value.
     for start, end in (*_value_positions(tree), (end_of_text, end_of_text)):
         # the text between the previous value and this one
         odd_break = _ODD_BREAK.search(tree.text, end_of_previous, max(end_of_previous, start))

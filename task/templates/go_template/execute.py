@@ -20,7 +20,7 @@ from task.templates.go_template.parse import (
     Pipe,
     TemplateCall,
 )
-from task.templates.go_template.printing import Sink, printed
+from task.templates.go_template.printing import Sink, printed_text
 from task.templates.go_template.values import DEEPEST, SHORTCUTS, FailedTemplate, GoMap
 
 # Go turns a panic in a function into an error, so an unusual argument makes the template fail, but
@@ -53,8 +53,8 @@ class Run:
         self.variables: list[tuple[str, Any]] = [("$", data)]
         self.line = 1
 
-    def spend(self, steps: int) -> None:
-        """Count steps. Raises FailedTemplate when no steps are left."""
+    def count_steps(self, steps: int) -> None:
+        """Subtract steps from the remaining ones. Raises FailedTemplate if too few are left."""
         self.steps -= steps
         if self.steps < 0:
             raise FailedTemplate("it takes too many steps")
@@ -62,12 +62,12 @@ class Run:
     # Nodes
 
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
-        """Execute the nodes. Return "break" or "continue" if such a node ends the walk, else "".
+        """Execute the nodes, and add what they print to the output. `dot` is the value of `.`.
 
-        `dot` is the value of `.` in the template.
+        Return "break" or "continue" if such a node ends the execution of these nodes, else "".
         """
         for node in nodes:
-            self.spend(1)
+            self.count_steps(1)
             if isinstance(node, str):
                 self.sink.add(node)
             elif isinstance(node, Action):
@@ -75,7 +75,7 @@ class Run:
                 value = self.pipe(node.pipe, dot)
                 is_printed = not node.pipe.variables
                 if is_printed:
-                    self.sink.add(self.paid(printed(value)))
+                    self.sink.add(self.counted_value(printed_text(value)))
             elif isinstance(node, Jump):
                 return node.kind
             elif isinstance(node, TemplateCall):
@@ -87,7 +87,9 @@ class Run:
         return ""
 
     def template(self, node: TemplateCall, dot: Any) -> None:
-        """Run a defined template, which cannot use its caller's variables."""
+        """Run a `{{template "name" pipeline}}`: the defined template, with the pipeline's value as
+        its data. It cannot use its caller's variables.
+        """
         self.line = node.line
         if node.name not in self.defined:
             raise FailedTemplate(f'template "{node.name}" not defined')
@@ -104,21 +106,22 @@ class Run:
     def block(self, node: Block, dot: Any) -> str:
         """Run an `if`, `with`, or `range`. Its variables go out of scope at its end.
 
-        Return "break" or "continue" if such a node ends the block, else "".
+        Return "break" or "continue" if such a node ends the block and belongs to a `range` around
+        it, else "".
         """
         self.line = node.line
         outer_count = len(self.variables)
         value = self.pipe(node.pipe, dot)
         if node.kind == "range":
-            jump = self.each(node, value, dot)
+            jump = self.run_range(node, value, dot)
         elif truth(value):
             jump = self.walk(node.body, value if node.kind == "with" else dot)
         else:
-            jump = self.walk(node.otherwise, dot)
+            jump = self.walk(node.else_body, dot)
         del self.variables[outer_count:]
         return jump
 
-    def each(self, node: Block, value: Any, dot: Any) -> str:
+    def run_range(self, node: Block, value: Any, dot: Any) -> str:
         """Run the body of a `range` for every element, or its `else` if there are no elements.
 
         Return "break" or "continue" if such a node ends the `else`, else "".
@@ -127,18 +130,22 @@ class Run:
         has_elements = False
         for key, element in self.elements(node, value):
             has_elements = True
-            self.spend(1)
-            self.bind(node.pipe, key, element)
+            self.count_steps(1)
+            self.set_range_variables(node.pipe, key, element)
             jump = self.walk(node.body, element)
             del self.variables[outer_count:]
             if jump == "break":
                 break
         if has_elements:
             return ""
-        return self.walk(node.otherwise, dot)
+        return self.walk(node.else_body, dot)
 
     def elements(self, node: Block, value: Any) -> Iterable[tuple[Any, Any]]:
-        """Return the keys and values that `range` iterates over."""
+        """Return the keys and values that `range` iterates over: an index and an element for a
+        list, sorted entries for a map, and numbers without keys for an integer.
+
+        Raises FailedTemplate for any other value except nil, which has no elements.
+        """
         if value is None:
             return ()
         if named(value) == "list":
@@ -151,7 +158,7 @@ class Run:
             return ((None, number) for number in range(value))
         raise FailedTemplate(f"range can't iterate over {named(value)}")
 
-    def bind(self, pipe: Pipe, key: Any, element: Any) -> None:
+    def set_range_variables(self, pipe: Pipe, key: Any, element: Any) -> None:
         """Set the variables of a `range` for an element: none, `$element`, or `$key, $element`."""
         names = pipe.variables
         if not names:
@@ -200,9 +207,10 @@ class Run:
     def command(self, operands: tuple[Operand, ...], dot: Any, last: Any) -> Any:
         """Return the value of a command, such as `printf "%d" .Count`.
 
-        `last` is the value of the pipeline's previous stage, or `MISSING` for the first stage.
+        `last` is the value of the pipeline's previous stage, or `MISSING` for the first stage. It
+        is the last argument of a function. Raises FailedTemplate if anything else gets arguments.
         """
-        self.spend(1)
+        self.count_steps(1)
         first_operand, *arguments = operands
         if isinstance(first_operand, Function):
             return self.call(first_operand.name, arguments, dot, last)
@@ -222,24 +230,28 @@ class Run:
             return self.pipe(operand, dot)
         if isinstance(operand, Chain):
             inner = self.operand(operand.inner, dot)
-            return self.follow(inner, operand.names)
+            return self.field_of_value(inner, operand.names)
         return self.call(operand.name, (), dot, MISSING)
 
     def field(self, field: Field, dot: Any) -> Any:
-        """Return the value of `.A.B` or `$x.A.B`. An error gets the field's position."""
+        """Return the value of `.A.B` or `$x.A.B`.
+
+        A FailedTemplate gets the field's position, unless it already has one.
+        """
         try:
             value = dot if field.variable == "." else self.variable(field.variable)
-            return self.follow(value, field.names)
+            return self.field_of_value(value, field.names)
         except FailedTemplate as error:
             place = f'{field.line}:{field.column}: executing "base" at <{field.text}>'
             error.place = error.place or place
             raise
 
-    def follow(self, value: Any, names: tuple[str, ...]) -> Any:
-        """Return `.A.B` of a value.
+    def field_of_value(self, value: Any, names: tuple[str, ...]) -> Any:
+        """Return `.A.B` of a value, where A and B are these names.
 
-        A missing key in a map is nil, and any field of nil is nil. Other missing fields fail. With
-        `missingkey=error`, a missing key also fails. A null in a map has no fields.
+        A missing key in a map is nil (with `missingkey=zero`, the map's zero value), and any field
+        of nil is nil. With `missingkey=error`, both fail. A field of a null in a map, and a missing
+        field of a struct, always fail.
         """
         is_null_in_map = False
         for name in names:
@@ -268,10 +280,10 @@ class Run:
         dot: Any,
         last: Any,
     ) -> Any:
-        """Return the value of a function.
+        """Return the result of the function with this name, called with the operands' values.
 
-        The value of the pipeline's previous stage is passed as the last argument, unless it is
-        `MISSING`.
+        `last` is the value of the pipeline's previous stage. It is passed as the last argument,
+        unless it is `MISSING`. Raises FailedTemplate if the function fails.
         """
         if name in SHORTCUTS:
             return self.shortcut(name, operands, dot, last)
@@ -285,12 +297,12 @@ class Run:
                 f"wrong number of args for {name}: want {builtin.least}, got {count}"
             )
 
-        arguments = [self.paid(self.operand(operand, dot)) for operand in operands]
+        arguments = [self.counted_value(self.operand(operand, dot)) for operand in operands]
         if last is not MISSING:
-            arguments.append(self.paid(last))
-        self.spend(len(arguments))
+            arguments.append(self.counted_value(last))
+        self.count_steps(len(arguments))
         try:
-            return self.paid(builtin.call(*arguments))
+            return self.counted_value(builtin.call(*arguments))
         except Malformed as error:
             raise FailedTemplate(f"error calling {name}: {error.message}") from None
         except PANICS as error:
@@ -303,11 +315,12 @@ class Run:
         dot: Any,
         last: Any,
     ) -> Any:
-        """Return the value of `and` or `or`: the first argument that decides, or else the last
+        """Return the value of `and` or `or`: the first operand that decides, or else the last
         argument.
 
-        `or` ends at a true value, and `and` at a false one. As of Go 1.18, later arguments are not
-        evaluated.
+        A true value decides `or`, and a false value decides `and`. As of Go 1.18, later operands
+        are not evaluated. `last`, the value of the previous stage, is the last argument, unless it
+        is `MISSING`.
         """
         deciding_truth = name == "or"
         value: Any = MISSING
@@ -321,11 +334,11 @@ class Run:
             raise FailedTemplate(f"wrong number of args for {name}: want at least 1, got 0")
         return value
 
-    def paid(self, value: Any) -> Any:
-        """Return the value itself.
+    def counted_value(self, value: Any) -> Any:
+        """Return the value itself, after counting steps for it.
 
-        A long value costs steps, because reading and copying it takes time.
+        Only a long value costs steps, because reading and copying it takes time.
         """
         if isinstance(value, str | Sequence | GoMap):
-            self.spend(len(value) // CHARACTERS_PER_STEP)
+            self.count_steps(len(value) // CHARACTERS_PER_STEP)
         return value

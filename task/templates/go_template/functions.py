@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus
 
-from task.templates.go_template.printing import printed, sprint, sprintf, sprintln
+from task.templates.go_template.printing import printed_text, sprint, sprintf, sprintln
 from task.templates.go_template.values import FailedTemplate, GoMap, go_bytes, go_text
 
 HTML = str.maketrans(
@@ -45,8 +45,8 @@ class Builtin:
 
 
 def kind(value: object) -> str:
-    """Return a value's kind for comparisons, or "" for nil, lists, maps, and structs,
-    which have no order.
+    """Return a value's kind for comparisons: "bool", "int", "float64", or "string". Return "" for
+    nil, lists, maps, and structs, which have no order.
     """
     if isinstance(value, bool):  # before int, because Python's bool is an int
         return "bool"
@@ -58,7 +58,9 @@ def kind(value: object) -> str:
 
 
 def named(value: object) -> str:
-    """Return a value's kind, for messages."""
+    """Return the name of a value's kind: "nil", "list", "map", "struct", or the result of
+    `kind`.
+    """
     if value is None:
         return "nil"
     if isinstance(value, GoMap):
@@ -85,7 +87,11 @@ def equal(first: Any, *others: Any) -> bool:
 
 
 def _go_equal(value: Any, other: Any) -> bool:
-    """Return whether two values are equal. As in Go, they must have the same type, or be nil."""
+    """Return whether two values are equal.
+
+    As in Go, the template fails if their types differ or cannot be compared. Only nil may be
+    compared with any type.
+    """
     if value is None or other is None:
         return value is other
     if kind(value) != kind(other) or named(value) != named(other):
@@ -98,15 +104,19 @@ def _go_equal(value: Any, other: Any) -> bool:
 
 
 def _comparable(value: Any) -> bool:
-    """Return whether Go can compare the value: not a list, a map, or a struct that contains one."""
+    """Return whether Go can compare the value: a scalar, or a struct of such values. It cannot
+    compare lists and maps.
+    """
     if named(value) == "struct":
         return all(map(_comparable, value.values()))
     return bool(kind(value))
 
 
 def less(value: Any, other: Any) -> bool:
-    """Run `lt`: return whether the first argument is less than the second. Strings are compared by
-    their bytes.
+    """Run `lt`: return whether the first argument is less than the second.
+
+    Both must be numbers of the same type or strings, which are compared by their bytes. Otherwise,
+    the template fails.
     """
     for operand in (value, other):
         if kind(operand) in {"", "bool"}:
@@ -120,7 +130,7 @@ def less(value: Any, other: Any) -> bool:
     return bool(value < other)
 
 
-def length(value: Any) -> int:
+def length_of(value: Any) -> int:
     """Run `len`: return the length of a list or map, or of a string in bytes."""
     if isinstance(value, str):
         return len(go_bytes(value))
@@ -141,16 +151,16 @@ def index(value: Any, *keys: Any) -> Any:
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
-            value = raw[position(key, len(raw) - 1)]
+            value = raw[checked_position(key, len(raw) - 1)]
         elif named(value) == "list":
-            value = value[position(key, len(value) - 1)]
+            value = value[checked_position(key, len(value) - 1)]
         else:
             raise FailedTemplate(f"can't index {named(value)}")
     return value
 
 
-def position(key: Any, last: int) -> int:
-    """Return the index after checking that it is an integer from 0 to `last`."""
+def checked_position(key: Any, last: int) -> int:
+    """Return the index `key` after checking that it is an integer from 0 to `last`."""
     if not isinstance(key, int) or isinstance(key, bool):
         raise FailedTemplate(f"cannot index with {named(key)}")
     if not 0 <= key <= last:
@@ -166,38 +176,41 @@ def cut(value: Any, *bounds: Any) -> Any:
     if len(bounds) > most_bounds:
         raise FailedTemplate(f"too many slice indexes: {len(bounds)}")
     if is_string:
-        return go_text(_cut(go_bytes(value), bounds))
+        return go_text(_slice_of(go_bytes(value), bounds))
     if named(value) != "list":
         raise FailedTemplate(f"can't slice {named(value)}")
-    return _cut(value, bounds)
+    return _slice_of(value, bounds)
 
 
-def _cut(value: Any, bounds: Sequence[Any]) -> Any:
+def _slice_of(value: Any, bounds: Sequence[Any]) -> Any:
     """Return `value[low:high]` for up to three bounds: `low`, `high`, and the capacity, which must
     not be less than `high`.
+
+    Missing bounds are 0 for `low`, and the length for the others.
     """
     # unlike an index, a bound may be the length itself
-    positions = [position(bound, len(value)) for bound in bounds]
+    positions = [checked_position(bound, len(value)) for bound in bounds]
     defaults = [0, len(value), len(value)]
-    low, high, capacity = [*positions, *defaults[len(positions) :]]
+    defaults_of_missing = defaults[len(positions) :]
+    low, high, capacity = [*positions, *defaults_of_missing]
     if low > high or high > capacity:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
     return value[low:high]
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js`, or `urlquery` as one string."""
+    """Return the arguments of `html`, `js`, or `urlquery` as one string, as `print` does."""
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
-    return sprint([printed(value) if value is None else value for value in values])
+    return sprint([printed_text(value) if value is None else value for value in values])
 
 
-def html(*values: Any) -> str:
+def escape_for_html(*values: Any) -> str:
     """Run `html`. Python's `html.escape` is different: it writes `&quot;`."""
     return _as_one_text(values).translate(HTML)
 
 
-def script(*values: Any) -> str:
+def escape_for_javascript(*values: Any) -> str:
     """Run `js`: escape a value for a JavaScript string."""
     escaped = []
     for letter in _as_one_text(values):
@@ -210,39 +223,39 @@ def script(*values: Any) -> str:
     return "".join(escaped)
 
 
-def query(*values: Any) -> str:
+def escape_for_url_query(*values: Any) -> str:
     """Run `urlquery`: escape a value for a URL query."""
     return quote_plus(go_bytes(_as_one_text(values)))
 
 
-def formatted(form: Any, *values: Any) -> str:
+def run_printf(form: Any, *values: Any) -> str:
     """Run `printf`."""
     if not isinstance(form, str):
         raise FailedTemplate(f"wrong type for value; expected string; got {named(form)}")
     return sprintf(form, values)
 
 
-def no_call(*_values: Any) -> Any:
+def refuse_call(*_values: Any) -> Any:
     """Run `call`, which always fails, because the data does not contain functions."""
     raise FailedTemplate("there is no function to call")
 
 
 BUILTINS: dict[str, Builtin] = {
-    "call": Builtin(no_call, 1),
+    "call": Builtin(refuse_call, 1),
     "eq": Builtin(equal, 1),
     "ge": Builtin(lambda value, other: not less(value, other), 2, 2),
     "gt": Builtin(lambda value, other: not (less(value, other) or equal(value, other)), 2, 2),
-    "html": Builtin(html, 0),
+    "html": Builtin(escape_for_html, 0),
     "index": Builtin(index, 1),
-    "js": Builtin(script, 0),
+    "js": Builtin(escape_for_javascript, 0),
     "le": Builtin(lambda value, other: less(value, other) or equal(value, other), 2, 2),
-    "len": Builtin(length, 1, 1),
+    "len": Builtin(length_of, 1, 1),
     "lt": Builtin(less, 2, 2),
     "ne": Builtin(lambda value, other: not equal(value, other), 2, 2),
     "not": Builtin(lambda value: not truth(value), 1, 1),
     "print": Builtin(lambda *values: sprint(values), 0),
-    "printf": Builtin(formatted, 1),
+    "printf": Builtin(run_printf, 1),
     "println": Builtin(lambda *values: sprintln(values), 0),
     "slice": Builtin(cut, 1),
-    "urlquery": Builtin(query, 0),
+    "urlquery": Builtin(escape_for_url_query, 0),
 }

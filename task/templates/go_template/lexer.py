@@ -86,7 +86,10 @@ def malformed(line: int, problem: str) -> Malformed:
 
 
 def scan(text: str) -> list[Token]:
-    """Return the tokens of a template, with `end of text` as the last one. Raises Malformed."""
+    """Return the tokens of a template: its texts, the tokens of its actions, and `end of text`.
+
+    Comments have no tokens. Raises Malformed with the line.
+    """
     line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
     position = 0
@@ -101,7 +104,7 @@ def scan(text: str) -> list[Token]:
         if text.startswith("/*", inside):
             position = _end_of_comment(text, inside, line)
         else:
-            position = _action(text, inside, line_starts, tokens)
+            position = _scan_action(text, inside, line_starts, tokens)
     last_line = bisect_right(line_starts, len(text))
     tokens.append(Token("text", text[position:], last_line))
     tokens.append(Token("end of text", "end of text", last_line))
@@ -109,7 +112,9 @@ def scan(text: str) -> list[Token]:
 
 
 def _end_of_comment(text: str, start: int, line: int) -> int:
-    """Return the position after a comment's closing delimiter."""
+    """Return the position after the closing delimiter of the comment that starts here. Raises
+    Malformed if there is none.
+    """
     end = text.find("*/", start + len("/*"))
     if end < 0:
         raise malformed(line, "unclosed comment")
@@ -119,10 +124,12 @@ def _end_of_comment(text: str, start: int, line: int) -> int:
     return close.end()
 
 
-def _action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
-    """Append the tokens of the action at this position, and return the position after it.
+def _scan_action(text: str, position: int, line_starts: list[int], tokens: list[Token]) -> int:
+    """Append the tokens of the action at this position to `tokens`, and return the position after
+    the action.
 
-    `line_starts` are the positions at which the template's lines begin.
+    `position` is after the opening delimiter. `line_starts` are the positions at which the
+    template's lines begin. Raises Malformed for an invalid or unclosed action.
     """
     tokens.append(Token("open", "{{", bisect_right(line_starts, position)))
     while position < len(text):
@@ -150,7 +157,12 @@ def _ends_name(text: str, position: int) -> bool:
 
 
 def _token(match: re.Match[str], line: int, column: int) -> Token:
-    """Return the token that matched. Raises Malformed for an unfinished or invalid one."""
+    """Return the token for a match of the pattern `ACTION`.
+
+    Its kind is the name of the group that matched, except that a keyword is its own kind, and a
+    trim marker has the kind "close". Raises Malformed for an unfinished string and for an invalid
+    name.
+    """
     kind = str(match.lastgroup)
     text = match[kind]
     if kind == "other" and text in UNFINISHED:
@@ -199,9 +211,10 @@ def character(literal: str) -> int:
 
 
 def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
-    """Return the bytes of each escape in a literal's body, and of the text between the escapes.
+    r"""Return the bytes of each escape (such as `\n`) in a literal's body, and of each text between
+    the escapes, in order.
 
-    The `literal` is the body with its quotes, for messages.
+    The `literal` is the body with its quotes, for messages. Raises Malformed for an invalid escape.
     """
     pieces: list[bytes] = []
     start = 0
@@ -211,7 +224,7 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
             # Only the literal's own quote may be escaped.
             if escape is None or escape["simple"] in {"'", '"'} - {quote}:
                 raise Malformed(f"invalid escape in {literal[:40]}")
-            pieces.append(_escaped(escape, literal))
+            pieces.append(_bytes_of_escape(escape, literal))
             start = escape.end()
         else:
             next_escape = body.find("\\", start)
@@ -221,7 +234,7 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
     return pieces
 
 
-def _escaped(escape: re.Match[str], literal: str) -> bytes:
+def _bytes_of_escape(escape: re.Match[str], literal: str) -> bytes:
     """Return the bytes that an escape stands for: one byte, or a character in UTF-8.
 
     Raises Malformed for a number that is not a byte or a character.
@@ -260,7 +273,7 @@ def number(literal: str) -> int | float:
     if isnan(value):
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:  # such as 09, for which Go has the same message
+    if not is_float:  # a number such as 09, for which Go has the same message
         raise Malformed(f"integer overflow: {literal}")
     if isinf(value):
         raise Malformed(f"illegal number syntax: {literal}")

@@ -81,7 +81,7 @@ class Block:
     kind: str
     pipe: Pipe
     body: tuple[Node, ...]
-    otherwise: tuple[Node, ...]
+    else_body: tuple[Node, ...]
     line: int
 
 
@@ -107,9 +107,9 @@ Defined = dict[str, tuple[Node, ...]]
 
 
 def read(text: str, functions: Collection[str]) -> tuple[tuple[Node, ...], Defined]:
-    """Return the nodes of a template, and of the templates it defines.
+    """Return the nodes of a template, and the nodes of each template that it defines, by name.
 
-    Raises a Malformed with the line.
+    `functions` are the names of the known functions. Raises a Malformed with the line.
     """
     if len(text) > LONGEST_TEMPLATE:
         raise Malformed(f"template: longer than {LONGEST_TEMPLATE} characters")
@@ -154,25 +154,27 @@ class Parser:
         """Return the text of the consumed tokens from this position on."""
         return "".join(token.text for token in self.tokens[start : self.position])
 
-    def accept(self, *kinds: str) -> Token | None:
-        """Consume and return the token after an optional space, if the token has one of these
-        kinds.
+    def consume_if(self, *kinds: str) -> Token | None:
+        """Skip a space, and consume and return the next token if it has one of these kinds.
+
+        Otherwise, return None, and do not consume that token.
         """
         if self.skip_space().kind not in kinds:
             return None
         return self.next()
 
-    def expect(self, context: str, *kinds: str) -> Token:
-        """Consume the token after an optional space, and return it.
+    def consume(self, context: str, *kinds: str) -> Token:
+        """Skip a space, and consume and return the next token, which must have one of these kinds.
 
-        Raises Malformed if the token has a different kind.
+        Raises Malformed if it has a different kind. `context` is what is being parsed, for the
+        message.
         """
-        token = self.accept(*kinds)
+        token = self.consume_if(*kinds)
         if token is None:
             raise unexpected(self.peek(), context)
         return token
 
-    def deeper(self, line: int) -> None:
+    def enter_level(self, line: int) -> None:
         """Enter a nested block or parenthesis. Raises Malformed if there are too many levels."""
         self.depth += 1
         if self.depth > DEEPEST:
@@ -181,9 +183,10 @@ class Parser:
     # Text and blocks
 
     def nodes(self) -> tuple[tuple[Node, ...], Token]:
-        """Consume the nodes up to `{{end}}`, `{{else`, or the end of the text.
+        """Return the nodes up to `{{end`, `{{else`, or the end of the text, and the token of that
+        kind, which is consumed too.
 
-        Returns the nodes and that token.
+        Definitions of templates on the way are stored, and are not among the nodes.
         """
         nodes: list[Node] = []
         while True:
@@ -193,27 +196,30 @@ class Parser:
                 continue
             if token.kind != "open":
                 return tuple(nodes), token
-            end = self.accept("end", "else")
+            end = self.consume_if("end", "else")
             if end is not None:
                 return tuple(nodes), end
-            definition = self.accept("define")
-            if definition is not None:
-                self.define(definition)
+            define_keyword = self.consume_if("define")
+            if define_keyword is not None:
+                self.parse_definition(define_keyword)
             else:
                 nodes.append(self.action())
 
     def action(self) -> Node:
-        """Return an action's node. Its opening delimiter has already been consumed."""
-        keyword = self.accept("template", "block", "if", "with", "range", "break", "continue")
+        """Return the node of an action such as `{{.Name}}` or `{{if …}}`, up to its end.
+
+        The opening delimiter `{{` has already been consumed.
+        """
+        keyword = self.consume_if("template", "block", "if", "with", "range", "break", "continue")
         if keyword is None:
             line = self.peek().line
             return Action(self.pipe("command", "close"), line)
         if keyword.kind in {"template", "block"}:
-            return self.call(keyword)
+            return self.template_call(keyword)
         if keyword.kind in {"if", "with", "range"}:
             return self.block(keyword)
         # `break` and `continue`, as of Go 1.18
-        self.expect(f"{{{{{keyword.text}}}}}", "close")
+        self.consume(f"{{{{{keyword.text}}}}}", "close")
         if not self.ranges:
             raise malformed(keyword.line, f"{{{{{keyword.text}}}}} outside {{{{range}}}}")
         return Jump(keyword.kind)
@@ -221,9 +227,10 @@ class Parser:
     def block(self, keyword: Token) -> Block:
         """Return an `if`, `with`, or `range` up to its `{{end}}`.
 
-        The keyword has already been consumed.
+        The keyword has already been consumed. Variables that the block declares are out of scope
+        after it.
         """
-        self.deeper(keyword.line)
+        self.enter_level(keyword.line)
         outer_count = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
         outer_ranges = self.ranges
@@ -232,11 +239,11 @@ class Parser:
         body, end = self.nodes()
         self.ranges = outer_ranges
 
-        otherwise: tuple[Node, ...] = ()
+        else_body: tuple[Node, ...] = ()
         if end.kind == "else":
-            otherwise = self.otherwise(keyword)
+            else_body = self.nodes_after_else(keyword)
         elif end.kind == "end":
-            self.expect("end", "close")
+            self.consume("end", "close")
         else:
             raise malformed(
                 keyword.line,
@@ -244,40 +251,49 @@ class Parser:
             )
         del self.variables[outer_count:]
         self.depth -= 1
-        return Block(keyword.kind, pipe, body, otherwise, keyword.line)
+        return Block(
+            kind=keyword.kind,
+            pipe=pipe,
+            body=body,
+            else_body=else_body,
+            line=keyword.line,
+        )
 
-    def define(self, keyword: Token) -> None:
-        """Parse a `{{define "name"}}` up to its `{{end}}`.
+    def parse_definition(self, keyword: Token) -> None:
+        """Parse a `{{define "name"}}` up to its `{{end}}`, and store the template in `defined`.
 
-        As in Go, a definition must not be inside another block.
+        The keyword has already been consumed. As in Go, a definition must not be inside another
+        block.
         """
         if self.depth:
             raise malformed(keyword.line, "unexpected {{define}}")
-        name = self.name(keyword)
-        self.expect("define clause", "close")
-        self.body(keyword, name)
+        name = self.template_name(keyword)
+        self.consume("define clause", "close")
+        self.store_definition(keyword, name)
 
-    def call(self, keyword: Token) -> TemplateCall:
-        """Return a `{{template "name" pipeline}}`,
-        or a `{{block "name" pipeline}}` up to its `{{end}}`.
+    def template_call(self, keyword: Token) -> TemplateCall:
+        """Return a `{{template "name" pipeline}}`, or a `{{block "name" pipeline}}` up to its
+        `{{end}}`, which also defines that template.
+
+        The keyword has already been consumed.
         """
-        name = self.name(keyword)
-        pipe = None if self.accept("close") else self.pipe(keyword.text, "close")
+        name = self.template_name(keyword)
+        pipe = None if self.consume_if("close") else self.pipe(keyword.text, "close")
         if keyword.kind == "block":
-            self.body(keyword, name)
+            self.store_definition(keyword, name)
         return TemplateCall(name, pipe, keyword.line)
 
-    def name(self, keyword: Token) -> str:
-        """Return a template's quoted name."""
-        token = self.expect(f"{keyword.text} clause", "string", "raw")
+    def template_name(self, keyword: Token) -> str:
+        """Consume and return a template's quoted name."""
+        token = self.consume(f"{keyword.text} clause", "string", "raw")
         return str(literal(token).value)
 
-    def body(self, keyword: Token, name: str) -> None:
-        """Parse the nodes of a defined template up to its `{{end}}`, and store them.
+    def store_definition(self, keyword: Token, name: str) -> None:
+        """Parse the nodes of a defined template up to its `{{end}}`, and store them in `defined`.
 
-        They cannot use outside variables, or jump out of an outside `range`.
+        They cannot use variables from outside, or jump out of a `range` around the definition.
         """
-        self.deeper(keyword.line)
+        self.enter_level(keyword.line)
         outer_variables = self.variables
         outer_ranges = self.ranges
         self.variables = ["$"]
@@ -285,35 +301,37 @@ class Parser:
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"unexpected {end.text} in {keyword.text} clause")
-        self.expect("end", "close")
+        self.consume("end", "close")
         self.variables = outer_variables
         self.ranges = outer_ranges
         self.depth -= 1
         self.defined[name] = nodes
 
-    def otherwise(self, keyword: Token) -> tuple[Node, ...]:
-        """Return the nodes after `{{else` in the block with this keyword.
+    def nodes_after_else(self, keyword: Token) -> tuple[Node, ...]:
+        """Return the nodes after `{{else` in the block with this keyword, up to the `{{end}}`.
 
-        These are an `else if` in an `if`, an `else with` in a `with` (as of Go 1.23), or nodes up
-        to `{{end}}`.
+        In an `if`, this may be an `else if`, which is a single node, and in a `with` an `else with`
+        (as of Go 1.23).
         """
         if keyword.kind != "range":
-            same_keyword = self.accept(keyword.kind)
+            same_keyword = self.consume_if(keyword.kind)
             if same_keyword is not None:
                 # the inner block's {{end}} also ends this block
                 return (self.block(same_keyword),)
-        self.expect("else", "close")
+        self.consume("else", "close")
         nodes, end = self.nodes()
         if end.kind != "end":
             raise malformed(end.line, f"expected {{{{end}}}}, found {end.text}")
-        self.expect("end", "close")
+        self.consume("end", "close")
         return nodes
 
     # Pipelines
 
     def pipe(self, context: str, end: str) -> Pipe:
-        """Return a pipeline up to its end: a closing delimiter or parenthesis,
-        which is consumed.
+        """Return a pipeline such as `$x := .Tag | printf "%s"`, and consume the token after it.
+
+        That token has the kind `end`: "close" for `}}`, or "right" for a parenthesis. `context` is
+        what the pipeline belongs to, for messages.
         """
         start = self.position
         names, assigns = self.declarations(context)
@@ -325,33 +343,36 @@ class Parser:
             commands.append(self.command())
             token = self.skip_space()
         text = self.text_since(start).strip()
-        line = self.next().line
+        line = self.next().line  # of the end
         if not commands:
             raise malformed(line, f"missing value for {context}")
+        # All commands except the first get the value of the previous one.
         for stage, command in enumerate(commands[1:], 2):
             first_operand = command[0]
             takes_no_value = isinstance(first_operand, Literal) or first_operand == DOT
-            if takes_no_value:  # from the previous stage
+            if takes_no_value:
                 raise malformed(line, f"non executable command in pipeline stage {stage}")
         return Pipe(
-            tuple(commands),
-            tuple(names),
-            assigns,
-            text,
+            commands=tuple(commands),
+            variables=tuple(names),
+            assigns=assigns,
+            text=text,
         )
 
     def declarations(self, context: str) -> tuple[list[str], bool]:
-        """Return the variables before a pipeline, and whether they are assigned with `=`.
+        """Return the names of the variables before a pipeline, and whether they are assigned with
+        `=`: (["$x"], False) for `$x :=`. Without such variables, return ([], False).
 
-        These are `$x :=`, `$x =`, or, in a range, `$i, $e :=`.
+        The forms are `$x :=`, `$x =`, and in a `range` also `$i, $e :=`. If the first token is a
+        variable that is only an operand, it is not consumed.
         """
         names: list[str] = []
         while True:
-            variable = self.accept("variable")
+            variable = self.consume_if("variable")
             if variable is None:
                 break
             start = self.position - 1  # the variable's position
-            sign = self.accept("assign", "declare")
+            sign = self.consume_if("assign", "declare")
             if sign is not None:
                 self.declare(names, variable)
                 return names, sign.kind == "assign"
@@ -371,7 +392,7 @@ class Parser:
         return names, False
 
     def declare(self, names: list[str], token: Token) -> None:
-        """Add a variable.
+        """Add the variable's name to these names, and to the variables in scope.
 
         As in Go, an assignment also declares the name, and can fail only when it runs.
         """
@@ -379,22 +400,31 @@ class Parser:
         self.variables.append(token.text)
 
     def command(self) -> tuple[Operand, ...]:
-        """Return space-separated operands, up to `|` (consumed) or the end of the pipeline (not
-        consumed).
+        """Return the operands of a command, one stage of a pipeline: `printf`, `"%s"`, and `.Tag`
+        for `printf "%s" .Tag`.
+
+        The operands are separated by spaces. A `|` after them is consumed, but `}}` or `)`, the end
+        of the pipeline, is not. Raises Malformed if any other token follows.
         """
         operands: list[Operand] = []
         token = self.skip_space()
         while token.kind in OPERANDS:
             operands.append(self.operand())
-            if self.peek().kind not in {"space", "close", "right", "pipe"}:
-                raise unexpected(self.peek(), "operand")
+            following = self.peek()
+            if following.kind not in {"space", "close", "right", "pipe"}:
+                raise unexpected(following, "operand")
             token = self.skip_space()
-        if not self.accept("pipe") and token.kind not in {"close", "right"}:
+        has_next_stage = self.consume_if("pipe") is not None
+        is_end_of_pipeline = token.kind in {"close", "right"}
+        if not has_next_stage and not is_end_of_pipeline:
             raise unexpected(token, "operand")
         return tuple(operands)
 
     def operand(self) -> Operand:
-        """Return a term with the fields that follow it."""
+        """Return a term with the fields that follow it, such as `$x.A.B` or `(pipeline).A`.
+
+        Raises Malformed if fields follow a term that cannot have any, such as a literal.
+        """
         start = self.position
         term = self.term()
         names: list[str] = []
@@ -411,24 +441,26 @@ class Parser:
         raise malformed(first_token.line, f"unexpected . after term {first_token.text}")
 
     def term(self) -> Operand:
-        """Return a literal, a field, a variable, a function name,
-        or a pipeline in parentheses.
+        """Return a literal, a field, a variable, a function name, or a pipeline in parentheses.
+
+        Raises Malformed for a variable that is not in scope, or for an unknown function.
         """
         token = self.next()
         text = token.text
         if token.kind == "left":
-            self.deeper(token.line)
+            self.enter_level(token.line)
             inner = self.pipe("parenthesized pipeline", "right")
             self.depth -= 1
             return replace(inner, text=f"({inner.text})")
         if token.kind == "variable":
             if text not in self.variables:
                 raise malformed(token.line, f'undefined variable "{text}"')
-            return Field(text, (), text, token.line, token.column)
+            return Field(text, names=(), text=text, line=token.line, column=token.column)
         if token.kind == "field":
-            return Field(".", (text.removeprefix("."),), text, token.line, token.column)
+            name = text.removeprefix(".")
+            return Field(".", names=(name,), text=text, line=token.line, column=token.column)
         if token.kind == "dot":
-            return Field(".", (), text, token.line, token.column)
+            return Field(".", names=(), text=text, line=token.line, column=token.column)
         if token.kind == "nil":
             return Literal(None, text)
         if token.kind != "word":
@@ -441,7 +473,7 @@ class Parser:
 
 
 def literal(token: Token) -> Literal:
-    """Return a string, character, or number. Raises Malformed."""
+    """Return the value of a string, character, or number. Raises Malformed if it is invalid."""
     readers: dict[str, Callable[[str], str | float]] = {"char": character, "number": number}
     read_literal = readers.get(token.kind, string)
     try:

@@ -78,19 +78,21 @@ class Spec:
 PLAIN = Spec()
 
 
-def scalar(spec: Spec, verb: str, value: str | float) -> str | None:
-    """Return a scalar formatted as text, or None if the verb does not match its type."""
+def format_scalar(spec: Spec, verb: str, value: str | float) -> str | None:
+    """Return a string, boolean, or number as formatted text, or None if the verb does not match its
+    type.
+    """
     if isinstance(value, str):
-        return _print_string(spec, verb, value)
+        return _format_string(spec, verb, value)
     if isinstance(value, bool):
         return spec.pad(str(value).lower()) if verb in {"t", "v"} else None
     if isinstance(value, int):
-        return _print_integer(spec, "d" if verb == "v" else verb, value)
-    return _print_float(spec, "g" if verb == "v" else verb, value)
+        return _format_integer(spec, "d" if verb == "v" else verb, value)
+    return _format_float(spec, "g" if verb == "v" else verb, value)
 
 
-def _print_string(spec: Spec, verb: str, value: str) -> str | None:
-    """Format a string, or return None if the verb is not for strings."""
+def _format_string(spec: Spec, verb: str, value: str) -> str | None:
+    """Format a string for `%s`, `%v`, `%q`, `%x`, or `%X`, or return None for any other verb."""
     if verb in {"x", "X"}:
         return _hexadecimal(spec, verb, go_bytes(value))
     text = value[: spec.precision]
@@ -105,7 +107,10 @@ def _print_string(spec: Spec, verb: str, value: str) -> str | None:
 
 
 def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
-    """Format bytes for `%x`: with a space in the flags, they are separated by spaces."""
+    """Format bytes for `%x` or `%X`: `6f6b`, or `6f 6b` with a space in the flags.
+
+    With `#` in the flags, the digits get the prefix `0x`.
+    """
     shown = raw[: spec.precision]
     prefix = f"0{verb}" if "#" in spec.flags and shown else ""
     if " " in spec.flags:
@@ -117,11 +122,13 @@ def _hexadecimal(spec: Spec, verb: str, raw: bytes) -> str:
 
 def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
     """Return the text as a Go literal between the given quotes, `"` or `'`."""
-    return mark + "".join(_quoted(letter, mark, ascii_only) for letter in text) + mark
+    return mark + "".join(_character_in_quotes(letter, mark, ascii_only) for letter in text) + mark
 
 
-def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
-    """Return a character as it appears in a Go literal with these quotes."""
+def _character_in_quotes(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
+    """Return a character as it appears in a Go literal with these quotes, `mark`: itself, or an
+    escape.
+    """
     if letter == mark:
         return f"\\{letter}"
     if letter in ESCAPES:
@@ -136,13 +143,14 @@ def _quoted(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
     return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
 
 
-def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
-    """Format an integer, or return None if the verb is not for integers."""
+def _format_integer(spec: Spec, verb: str, value: int) -> str | None:
+    """Format an integer, such as `+0x1f`, or return None if the verb is not for integers."""
     if verb in {"c", "q", "U"}:
         return _rune(spec, verb, value)
     if verb not in "dboOxX":
         return None
-    if spec.precision == 0 and value == 0:  # in this case, Go prints only padding
+    prints_only_padding = spec.precision == 0 and value == 0  # as in Go
+    if prints_only_padding:
         return " " * spec.width
     sign = spec.sign(negative=value < 0)
     digits = format(abs(value), "o" if verb == "O" else verb)
@@ -157,7 +165,8 @@ def _print_integer(spec: Spec, verb: str, value: int) -> str | None:
 def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
     """Return the prefix that shows the base of an integer, such as `0x`, or "".
 
-    Octal digits that begin with a zero do not get another one.
+    The verb `O` always shows it, and the others only with `#` in the flags. Octal digits that begin
+    with a zero do not get another one.
     """
     shows_base = "#" in spec.flags
     has_leading_zero = digits.startswith("0")
@@ -169,7 +178,11 @@ def _prefix_of_digits(spec: Spec, verb: str, digits: str) -> str:
 
 
 def _rune(spec: Spec, verb: str, value: int) -> str:
-    """Format a code point for `%c`, `%q`, or `%U`. As in Go, an invalid one is shown as U+FFFD."""
+    """Format a code point for `%c` (x), `%q` ('x'), or `%U` (U+0078).
+
+    As in Go, an invalid one is shown as the character U+FFFD. Raises FailedTemplate for a `%U` with
+    a precision or a negative value.
+    """
     is_surrogate = 0xD800 <= value < 0xE000
     is_valid = 0 <= value <= 0x10FFFF and not is_surrogate
     letter = chr(value) if is_valid else "\ufffd"
@@ -185,8 +198,12 @@ def _rune(spec: Spec, verb: str, value: int) -> str:
     return spec.pad(text, zeros=False)
 
 
-def _print_float(spec: Spec, verb: str, value: float) -> str | None:
-    """Format a float, or return None if the verb is not for floats."""
+def _format_float(spec: Spec, verb: str, value: float) -> str | None:
+    """Format a float for `%e`, `%f`, `%g`, and their uppercase forms, or return None for a verb
+    that is not for floats.
+
+    Raises FailedTemplate for a format that is not supported here.
+    """
     if verb in "bxX":
         raise FailedTemplate(f"printf: %{verb} of a float is not supported")
     if verb not in "eEfFgG":
@@ -239,7 +256,8 @@ def sprint(values: Sequence[Any]) -> str:
     sink = Sink()
     previous: Any = ""
     for value in values:
-        if not isinstance(previous, str) and not isinstance(value, str):
+        is_next_to_string = isinstance(previous, str) or isinstance(value, str)
+        if not is_next_to_string:
             sink.add(" ")
         write(sink, PLAIN, "v", value)
         previous = value
@@ -271,8 +289,8 @@ class Printf:
     def __init__(self, form: str, values: Sequence[Any]) -> None:
         self.form = form
         self.values = values
-        self.operand = 0  # the number of the next operand
-        self.reordered = False  # whether a directive has chosen an operand by its index
+        self.next_operand = 0  # the number of the next operand
+        self.has_explicit_index = False  # whether a directive has chosen an operand by its index
         self.sink = Sink()
 
     def text(self) -> str:
@@ -283,25 +301,28 @@ class Printf:
             self.directive(match)
             end_of_previous = match.end()
         self.sink.add(self.form[end_of_previous:])
-        has_unused_operands = self.operand < len(self.values)
-        if has_unused_operands and not self.reordered:
-            self.extra()
+        has_unused_operands = self.next_operand < len(self.values)
+        if has_unused_operands and not self.has_explicit_index:
+            self.add_note_about_unused()
         return self.sink.text()
 
     def directive(self, match: re.Match[str]) -> None:
-        """Format one operand by a directive, such as `%-5d`."""
+        """Add the text for a directive, such as `%-5d`: usually the next operand, formatted.
+
+        If the verb or the operand is missing, add Go's note, such as `%!d(MISSING)`.
+        """
         # The width and the precision may be operands too, each with its own index.
-        self.choose(match["first"])
+        self.choose_operand(match["first"])
         flags, width = self.width(match["flags"], match["width"])
-        self.choose(match["second"])
+        self.choose_operand(match["second"])
         precision = self.precision(match["precision"])
-        self.choose(match["third"])
+        self.choose_operand(match["third"])
         verb = match["verb"]
         if verb == "":
             self.sink.add("%!(NOVERB)")
         elif verb == "%":
             self.sink.add("%")
-        elif self.operand >= len(self.values):
+        elif self.next_operand >= len(self.values):
             self.sink.add(f"%!{verb}(MISSING)")
         else:
             spec = Spec(flags, width, precision)
@@ -312,12 +333,13 @@ class Printf:
                     plus_v="+" in flags,
                     sharp_v="#" in flags,
                 )
-            write(self.sink, spec, verb, self.take())
+            write(self.sink, spec, verb, self.take_operand())
 
-    def choose(self, index: str | None) -> None:
-        """Move to the operand with an explicit index, such as `[2]` for the second one.
+    def choose_operand(self, index: str | None) -> None:
+        """Make the operand with an explicit index the next one: the second for `[2]`. Without an
+        index, do nothing.
 
-        Raises FailedTemplate.
+        Raises FailedTemplate if there is no such operand.
         """
         if index is None:
             return
@@ -327,17 +349,21 @@ class Printf:
         exists = is_number and len(digits) <= 9 and int(digits) <= len(self.values)
         if not exists:
             raise FailedTemplate(f"printf: no operand {index[:20]}")
-        self.operand = int(digits) - 1
-        self.reordered = True
+        self.next_operand = int(digits) - 1
+        self.has_explicit_index = True
 
-    def take(self) -> Any:
+    def take_operand(self) -> Any:
         """Return the next operand and move past it."""
-        value = self.values[self.operand]
-        self.operand += 1
+        value = self.values[self.next_operand]
+        self.next_operand += 1
         return value
 
     def width(self, flags: str, text: str) -> tuple[str, int]:
-        """Return the flags and the width. A negative width from an operand means left-aligned."""
+        """Return the flags and the width of a directive.
+
+        A negative width from an operand means left-aligned: the width becomes positive, and the
+        flags get a `-`.
+        """
         width = self.number(text, "%!(BADWIDTH)") or 0
         if width < 0:
             return flags.replace("0", "") + "-", -width
@@ -360,7 +386,7 @@ class Printf:
             return None
         digits = text
         if text == "*":
-            operand = self.take() if self.operand < len(self.values) else None
+            operand = self.take_operand() if self.next_operand < len(self.values) else None
             is_integer = isinstance(operand, int) and not isinstance(operand, bool)
             if not is_integer:
                 self.sink.add(bad)
@@ -372,10 +398,10 @@ class Printf:
             raise FailedTemplate(f"printf: width or precision {digits[:20]} is too large")
         return int(digits)
 
-    def extra(self) -> None:
+    def add_note_about_unused(self) -> None:
         """Add Go's note about operands that no directive used."""
         notes = []
-        for value in self.values[self.operand :]:
+        for value in self.values[self.next_operand :]:
             if value is None:
                 notes.append("<nil>")
                 continue
@@ -407,9 +433,10 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Format a value according to the verb.
+    """Add a value, formatted according to the verb, to the output `sink`.
 
-    Raises FailedTemplate for a verb that is not supported here.
+    If the verb does not match the value's type, add Go's note, such as `%!d(string=x)`. Raises
+    FailedTemplate for a verb that is not supported here.
     """
     if spec is PLAIN and isinstance(value, str | int):  # the usual case
         sink.add(value if isinstance(value, str) else str(value).lower())
@@ -422,12 +449,12 @@ def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
     elif verb == "T":
         sink.add(spec.pad(type_name(value)[: spec.precision]))
     elif isinstance(value, str | bool | int | float):
-        text = scalar(spec, verb, value)
+        text = format_scalar(spec, verb, value)
         if text is None:  # the wrong verb for this type
-            text = f"%!{verb}({type_name(value)}={scalar(spec, 'v', value)})"
+            text = f"%!{verb}({type_name(value)}={format_scalar(spec, 'v', value)})"
         sink.add(text)
     else:
-        _write_many(sink, spec, verb, value)
+        _write_collection(sink, spec, verb, value)
 
 
 def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
@@ -437,8 +464,8 @@ def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
         raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
 
 
-def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Format a list, a map, or a struct. The verb applies to each element."""
+def _write_collection(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
+    """Add a list, a map, or a struct to the output. The verb applies to each element."""
     if isinstance(value, GoMap):
         _write_map(sink, spec, verb, value)
         return
@@ -454,7 +481,7 @@ def _write_many(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
 
 
 def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
-    """Format a map, sorted by key, as Go does."""
+    """Add a map to the output, sorted by key, as Go does: `map[a:1 b:2]`."""
     sink.add("map[")
     for number, (name, element) in enumerate(sorted(value.items())):
         if number > 0:
@@ -466,7 +493,9 @@ def _write_map(sink: Sink, spec: Spec, verb: str, value: GoMap) -> None:
 
 
 def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -> None:
-    """Format a struct: its values, or with `%+v` also the names of its fields."""
+    """Add a struct to the output: its values (`{1 2}`), or with `%+v` also the names of its fields
+    (`{A:1 B:2}`).
+    """
     sink.add("{")
     for number, (name, element) in enumerate(value.items()):
         if number > 0:
@@ -477,7 +506,7 @@ def _write_struct(sink: Sink, spec: Spec, verb: str, value: Mapping[str, Any]) -
     sink.add("}")
 
 
-def printed(value: Any) -> str:
+def printed_text(value: Any) -> str:
     """Return the text that an action prints for a value."""
     if isinstance(value, str):
         return value

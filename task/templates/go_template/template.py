@@ -50,10 +50,11 @@ class Template:
         steps: int,
         missing_key: str = "default",
     ) -> tuple[str, int]:
-        """Return the text and the number of steps it took.
+        """Render the template with the data in at most `steps` steps, and return the result and the
+        number of steps it took.
 
-        `missing_key` is Go's option: default, zero, or error. Raises FailedTemplate with the line
-        and operand that failed.
+        `missing_key` is what a missing key of a map does, Go's option: "default", "zero", or
+        "error". Raises FailedTemplate with the line and operand that failed.
         """
         run = Run(data, steps, self.language.functions, self.defined, missing_key)
         try:
