@@ -311,7 +311,7 @@ def assert_taken_or_refused(text: str, form: str) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_hostile_value_in_any_field_is_parsed_or_rejected_with_a_clear_message(form: str) -> None:
-    cases = [one["payload"] for name, one in CASES if name == form][:6] or [LINE]
+    cases = [one["payload"] for name, one in CASES if name == form][:3] or [LINE]
     for payload in json.loads(json.dumps(cases)):
         for container, key in places(payload):
             before = container[key]

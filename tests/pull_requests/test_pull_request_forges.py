@@ -106,8 +106,11 @@ def merged_between_push_and_text(scene: Scene) -> None:
     assert "newTag: 1.2.0" in scene.text("main")
 
 
-@pytest.mark.parametrize("scene", KINDS, indirect=True)
-@pytest.mark.parametrize("play", [story, a_reviewers_week], ids=lambda play: play.__name__)
+@pytest.mark.parametrize(
+    ("play", "scene"),
+    [(story, "github"), *((a_reviewers_week, kind) for kind in KINDS)],
+    indirect=["scene"],
+)
 def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
     play: Callable[[Scene], None], scene: Scene
 ) -> None:
