@@ -297,13 +297,14 @@ _NOISE = _any(
 
 
 def _meaning_of(output: str) -> Meaning | None:
-    """Return the first row of the table that matches git's output, or None."""
+    """Return the first row of the table `FAILURES` that matches git's output, or None."""
     for meaning in FAILURES:
         if not _has_words(output, meaning.words):
             continue
         # The host that could not be reached may be a proxy's.
         hosts = _CONNECTS.search(output) if meaning.message == _UNREACHED else None
-        if hosts and hosts["of_url"] != hosts["connected_to"]:
+        used_proxy = hosts is not None and hosts["of_url"] != hosts["connected_to"]
+        if used_proxy:
             return _PROXY_FAILED
         return meaning
     return None
@@ -318,7 +319,8 @@ def failure(
     *,
     proxied: bool = False,
 ) -> TaskError:
-    """Return the error that git's output means when git could not reach or read a repository.
+    """Return the error that git's output (`stderr`) means when git could not reach or read a
+    repository. `subject` is the repository in the error.
 
     `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
     at `host`. `proxied`: the environment sets a proxy.
@@ -365,7 +367,7 @@ def failure(
 def broke_off(stderr: str) -> str:
     """Return the problem with the server or the connection if a retry may succeed, else "".
 
-    After a long silence, a retry is not worth it, because the run has already waited for the
+    `stderr` is the output of the git command that failed. After a long silence, a retry is not worth it, because the run has already waited for the
     server.
     """
     output = _cleaned_output(stderr)
@@ -389,7 +391,8 @@ def refusal(
 ) -> TaskError | Outpaced:
     """Return the error that a rejected push means.
 
-    `status` is its line in `push --porcelain`, or "" if there was none. After an
+    `status` is the branch's line in git's output with `--porcelain`, such as
+    `! <refs> [remote rejected] (hook declined)`, or "" if there was none. After an
     `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was to be
     replaced, so a "non-fast-forward" from the server is a rule, not a race.
     """
@@ -436,7 +439,10 @@ def refusal(
 
 
 def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> str:
-    """Return what to do about the rule for which a server rejected a push to `subject`."""
+    """Return the hint for a push that the server rejected because of a rule. `reason` is the
+    server's, `subject` is `repository@branch`, and `forced` means that the push was to replace a
+    head branch.
+    """
     if "-memory/" in subject:
         return (
             "allow this user to create, force-push, and delete the branch, which stores holds and"
@@ -470,19 +476,25 @@ def is_in_merge_queue(message: str) -> bool:
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    """Return whether a push was rejected because another push came first."""
+    """Return whether a push was rejected because another push came first.
+
+    `reason` is the server's, in the status line, and `stderr` may have more of its messages.
+    `forced` means that the push was to replace a head branch.
+    """
     without_names = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
+    if _has_words(reason, _RACE):
+        return True
     # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.
-    return _has_words(reason, _RACE) or ("failure" in reason and _has_words(stderr, _RACE))
+    return "failure" in reason and _has_words(stderr, _RACE)
 
 
 def quoted(stderr: str) -> str:
-    """Return the output as one line: the server's lines first, then git's,
-    without credentials and control characters.
+    """Return git's output as one line for a message: the server's lines first, then git's own,
+    without credentials, control characters, and duplicates.
     """
     from_server = []
     from_git = []
