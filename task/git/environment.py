@@ -26,7 +26,7 @@ from task.urls import origin, split
 # Of the machine's GIT_*, keep only the variables that say how to reach servers. The others would
 # make git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
 # GIT_TRACE, GIT_AUTHOR_NAME, ...).
-_KEPT = frozenset({
+_KEPT_VARIABLES = frozenset({
     "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
     "GIT_PROXY_COMMAND", "GIT_PROXY_SSL_CAINFO", "GIT_PROXY_SSL_CERT", "GIT_PROXY_SSL_KEY",
@@ -34,7 +34,7 @@ _KEPT = frozenset({
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
 # These would change git's messages, or open a prompt on a screen.
-_DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
+_DROPPED_VARIABLES = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
 _PROGRAM_VARIABLES = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
 _SERVER_SETTINGS = (
     "credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy", "safe.directory",
