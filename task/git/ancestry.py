@@ -109,7 +109,7 @@ class _Source:
         self._repository = repository
         self._display_url = without_login(repository)
         self._clock = Clock(git.bounds.seconds, self._display_url)
-        self._env = git.login(repository)
+        self._env = git.login(repository)  # variables for git, including credentials
         self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send a part of the history
         self._by_id = True  # whether the server sends commits that no branch or tag points to
@@ -135,10 +135,10 @@ class _Source:
             try:
                 parents, boundary = self._parents_of_fetched(depth, old, new)
             except GitFailed as error:
-                missing = _MISSING_COMMIT.search(error.err)
-                if missing:
+                missing_commit = _MISSING_COMMIT.search(error.err)
+                if missing_commit:
                     return Kin(
-                        "unknown", f"{self._display_url}: commit {missing[1][:12]} not found"
+                        "unknown", f"{self._display_url}: commit {missing_commit[1][:12]} not found"
                     )
                 raise git_errors.failure(error.err, self._display_url) from error
             kin = _kin_in_history(parents, boundary, old, new)

@@ -250,8 +250,8 @@ class Git:
             follow_redirects = False
 
         # Turn everything into variables.
-        moved = [(url, self._new_urls[url])] if url in self._new_urls else []
-        env = login_environment(settings, logins, follow=follow_redirects, moved=moved)
+        moved_urls = [(url, self._new_urls[url])] if url in self._new_urls else []
+        env = login_environment(settings, logins, follow=follow_redirects, moved=moved_urls)
         env |= self._access.environment()
         # hooks of a local repository do not log in anywhere
         may_use_helpers = not is_local and not self._access.given.alone
@@ -293,8 +293,8 @@ class Git:
         """Return whether a command may have failed because it sent credentials without being asked.
         If so, remember the URL: later commands send them only when the server asks.
 
-        `error` is the command's failure. Some servers reject unknown credentials even for a public repository, and a redirect has to
-        be followed without credentials.
+        `error` is the command's failure. Some servers reject unknown credentials even for a public
+        repository, and a redirect has to be followed without credentials.
         """
         url = self._address(repo).url
         if url in self._urls_to_ask_first:  # credentials were only sent on request
@@ -316,8 +316,9 @@ class Git:
         """Return whether the failed command should be repeated, because the server redirects the
         repository to a different URL on the same server. That URL is remembered.
 
-        `error` is the command's failure, and `remote` is its remote in `git_dir`. This is needed when git must not follow redirects itself, because it would send them a
-        header with a token. Raises `CredentialsError` if the redirect leads to a different server.
+        `error` is the command's failure, and `remote` is its remote in `git_dir`. This is needed
+        when git must not follow redirects itself, because it would send them a header with a token.
+        Raises `CredentialsError` if the redirect leads to a different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -339,10 +340,10 @@ class Git:
             return False
 
         # Remember the URL, unless it is on a different server, or is a web page's.
-        shown = without_login(repo)
+        display_url = without_login(repo)
         location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
         if origin(location) != origin(contacted_url):
-            raise _other_server(location, shown)
+            raise _other_server(location, display_url)
         new_url = location.removesuffix(_REFS)
         leads_to_web_page = new_url == location or "?" in new_url or "#" in new_url
         if leads_to_web_page:
@@ -353,11 +354,11 @@ class Git:
             raise CredentialsError(
                 "the server redirects in a loop",
                 hint="check the URL",
-                subject=shown,
+                subject=display_url,
             )
         self._new_urls[url] = address_of(new_url).url
         self.log(
-            f"warning: {shown} has moved to {without_login(self._new_urls[url])}: set repoURL to"
+            f"warning: {display_url} has moved to {without_login(self._new_urls[url])}: set repoURL to"
             " that URL"
         )
         return True
@@ -471,9 +472,9 @@ class Git:
             self._logged_once.add(line)
             # There is another way to read from a server without partial clones, so do not call
             # this a warning.
-            shown = line.removeprefix("warning: ") if NO_FILTER in line else line
+            text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
-            self.log(f"git: {shown[:_LONGEST]}{about}")
+            self.log(f"git: {text[:_LONGEST]}{about}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
         """Start a git command that reads requests and writes responses until it is closed, such as
@@ -492,8 +493,8 @@ class Git:
             return Talk(open(request_end, "wb"), open(response_end, "rb"), running)
 
     def failure(self, repo: str, messages: str, subject: str) -> TaskError:
-        """Return the error that git's `messages` mean for the repository `repo`. The hint may depend
-        on the configured credentials. `subject` is the repository in the error.
+        """Return the error that git's `messages` mean for the repository `repo`. The hint may
+        depend on the configured credentials. `subject` is the repository in the error.
         """
         address = self._address(repo)
         credentials = self._access.given
@@ -558,8 +559,8 @@ class Git:
         try:
             program = sh.Command(name, folders)
         except sh.CommandNotFound as error:
-            wanted = "git 2.31 or newer" if name == "git" else name
-            raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
+            requirement = "git 2.31 or newer" if name == "git" else name
+            raise UsageError(f"{name} is not installed", hint=f"install {requirement}") from error
         # Always set, because a step may start in a folder with a broken or malicious `.git/config`.
         environ = {
             **self._environ,

@@ -71,7 +71,7 @@ class Access:
         given: Credentials | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.given = given or Credentials()
+        self.given = given or Credentials()  # what is configured
         self._environ = environ or {}
         self._lock = Lock()
         self._folder = ""
@@ -100,9 +100,7 @@ class Access:
             return (self._app_login, *credentials.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Git's settings for the server, apart from credentials, as (key, value). Some are
-        secret.
-        """
+        """Return git's (key, value) settings for the server, besides logins. Some are secret."""
         with self._lock:
             if self._pairs is None:
                 self._pairs = []
@@ -261,8 +259,8 @@ def _tekton_files(folder: str) -> tuple[str, str]:
     try:
         check_file(config_file)  # git will read it
     except OSError as error:
-        why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
-        raise UsageError(why, hint="make it a readable file") from None
+        message = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
+        raise UsageError(message, hint="make it a readable file") from None
     return config_file, credentials_file
 
 

@@ -101,13 +101,13 @@ def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str,
     """
     programs_from_variables = [environ[name] for name in _PROGRAM_VARIABLES if name in environ]
     variables = child_environment(environ, (*programs, *programs_from_variables))
-    kept = {}
+    helper_variables = {}
     for name, value in variables.items():
         changes_git = name in _DROPPED_VARIABLES or name.startswith("GIT_CONFIG_")
         is_for_programs = is_secret(name) or not name.startswith("GIT_")
         if is_for_programs and not changes_git:
-            kept[name] = value
-    return kept
+            helper_variables[name] = value
+    return helper_variables
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
@@ -168,15 +168,15 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
     A client certificate is not secret.
     """
-    kept = []
+    other_pairs = []
     for key, value in pairs:
         lower_key = key.lower()
         _, _, name = lower_key.rpartition(".")
         is_credential = lower_key.startswith(("credential.", "core.askpass"))
         is_header_or_cookie = lower_key.startswith("http.") and name in _HEADERS_AND_COOKIES
         if not is_credential and not is_header_or_cookie:
-            kept.append((key, value))
-    return kept
+            other_pairs.append((key, value))
+    return other_pairs
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
@@ -417,10 +417,10 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
-    """Return whether the values of `safe.directory` make git trust a git folder, or the worktree
+    """Return whether the values of `is_trusted.directory` make git trust a git folder, or the worktree
     that it belongs to. A value is a path, a path with `/*` at the end, or `*`.
     """
-    safe = False
+    is_trusted = False
     for value in settings:
         path = value
         if value.startswith("~/"):
@@ -428,7 +428,7 @@ def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
         names_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
         names_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
         if not value:  # an empty value cancels the earlier ones
-            safe = False
+            is_trusted = False
         elif path == "*" or names_folder or names_parent:
-            safe = True
-    return safe
+            is_trusted = True
+    return is_trusted

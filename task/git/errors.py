@@ -367,8 +367,8 @@ def failure(
 def broke_off(stderr: str) -> str:
     """Return the problem with the server or the connection if a retry may succeed, else "".
 
-    `stderr` is the output of the git command that failed. After a long silence, a retry is not worth it, because the run has already waited for the
-    server.
+    `stderr` is the output of the git command that failed. After a long silence, a retry is not
+    worth it, because the run has already waited for the server.
     """
     output = _cleaned_output(stderr)
     meaning = _meaning_of(output)
@@ -391,10 +391,10 @@ def refusal(
 ) -> TaskError | Outpaced:
     """Return the error that a rejected push means.
 
-    `status` is the branch's line in git's output with `--porcelain`, such as
-    `! <refs> [remote rejected] (hook declined)`, or "" if there was none. After an
-    `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was to be
-    replaced, so a "non-fast-forward" from the server is a rule, not a race.
+    `status` is the branch's line in git's output with `--porcelain`, which ends with a reason such
+    as `[remote rejected] (hook declined)`, or "" if there was none. `forced`: a head branch was to
+    be replaced, so a "non-fast-forward" from the server is a rule, not a race. After an
+    `UnreachableError`, it is unknown whether the push arrived.
     """
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")

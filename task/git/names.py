@@ -168,9 +168,9 @@ def base_branch_name(revision: str) -> str:
     """Return the branch in an Application's revision, such as `main`, without `refs/heads/`.
 
     Raises `SourceError` if the revision is not a branch. A commit id is rejected here, and not in
-    `branch_name`: only a revision can mean a commit. The text after
-    the colon in `git-branch` is always a branch: Image Updater's own example `main:{{.SHA256}}`
-    renders to 64 hexadecimal digits.
+    `branch_name`: only a revision can mean a commit. The text after the colon in `git-branch` is
+    always a branch: Image Updater's own example `main:{{.SHA256}}` renders to 64 hexadecimal
+    digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):

@@ -38,8 +38,8 @@ class Key:
 def key_of(value: Secret, form: str = "") -> Key:
     """Return the key from an option's value: the key itself, a file, or an id in the keyring.
 
-    `form` is "openpgp" or "ssh"; "" means to detect the format from the key. Raises `UsageError` if the value cannot be a
-    key, or has a different format.
+    `form` is "openpgp" or "ssh"; "" means to detect the format from the key. Raises `UsageError` if
+    the value cannot be a key, or has a different format.
     """
     text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")

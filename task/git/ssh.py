@@ -131,8 +131,8 @@ def _readable_names(folder: str, option: str) -> list[str]:
 
 def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
-    # ssh uses the first value that it finds: in `first_lines`, then in the user's configuration, then
-    # among our defaults.
+    # ssh uses the first value that it finds: in `first_lines`, then in the user's configuration,
+    # then among our defaults.
     first_lines = []
     if ssh_files.known_hosts:
         first_lines.append(f'UserKnownHostsFile "{folder}/known_hosts"')

@@ -322,9 +322,9 @@ class Kubernetes:
         """Send a request, and return the response.
 
         If the server rejects the credential (401), renew it, and send the request once more.
-        `again`: whether the request may be retried after a broken connection (None: if its method is safe).
-        Without `explain_no_answer`, `NoAnswerError` is raised as it is, and not turned into the
-        error that explains it.
+        `again`: whether the request may be retried after a broken connection (None: if its method
+        is safe). Without `explain_no_answer`, `NoAnswerError` is raised as it is, and not turned
+        into the error that explains it.
         """
         data = None
         headers = {"Accept": accept}

@@ -113,8 +113,8 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 
 
 def _merged_files(files: Iterable[str]) -> dict[str, Any]:
-    """Return the content of all files, with each list as a mapping by name, such as
-    `{"clusters": {"prod": {"server": …}}, …}`. As in kubectl, the first file with an entry wins.
+    """Return the content of all files. Each list becomes a mapping by name: `clusters` may be
+    `{"prod": {"server": …}}`. As in kubectl, the first file with an entry wins.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for file in files:

@@ -143,8 +143,9 @@ def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -
     """Return whether the event's version is one of these earlier `versions` in Git, each written as
     `tag`, `tag@digest`, or the digest.
 
-    `current` is the version in Git now. Git may have had only the tag while the event has the digest, or vice versa. If Git has the same
-    tag now, the tag is mutable, and only the digest distinguishes the tag's builds.
+    `current` is the version in Git now. Git may have had only the tag while the event has the
+    digest, or vice versa. If Git has the same tag now, the tag is mutable, and only the digest
+    distinguishes the tag's builds.
     """
     if event.version in versions:
         return True
@@ -225,9 +226,10 @@ MOST = 20  # replaced or failed versions that are remembered; the newest come fi
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
     """Return an image's memory (what the state file remembers about it) after `event` was written.
 
-    A deferred build and a rollback are no longer remembered after that. The result keeps only what later decisions may need: the build's identity if tags alone do not
-    decide, and the versions that a rollback skipped, until a newer tag is written. For a build
-    without an identity, the order of arrival decides, so the build is not stored.
+    A deferred build and a rollback are no longer remembered after that. The result keeps only what
+    later decisions may need: the build's identity if tags alone do not decide, and the versions
+    that a rollback skipped, until a newer tag is written. For a build without an identity, the
+    order of arrival decides, so the build is not stored.
     """
     rules = rules_of(policy)
     if rules.ordered:

@@ -71,8 +71,8 @@ def judge(
             continue
         why = rules.older(image.tag, tag)
         if why:
-            place = "" if tag == current.tag else ", in another entry for the image"
-            return Verdict("refuse", "not-newer", f"{why}{place}")
+            location = "" if tag == current.tag else ", in another entry for the image"
+            return Verdict("refuse", "not-newer", f"{why}{location}")
     if policy.pin_digest and not image.digest:
         why = "pin-digest needs a digest, but the build did not provide one"
         return Verdict("error", "registry", why)

@@ -80,8 +80,8 @@ class TagOrder:
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. Tags that do not match come first.
 
-        The numbers in all parts are compared first, and leading zeros only if these are equal: `2026-9-10` comes after
-        `2026-09-05`.
+        The numbers in all parts are compared first, and leading zeros only if these are equal:
+        `2026-9-10` comes after `2026-09-05`.
         """
         raw_tag = tag.encode("utf-8", "surrogatepass")
         key: Any = raw_tag
@@ -295,7 +295,7 @@ class Semver(Rules):
         have_same_numbers = new.finalize_version() == old.finalize_version()
         are_same_kind = bool(new.prerelease) == bool(old.prerelease)
         if have_same_numbers and are_same_kind:
-            why = f"{why}{_advice_about_numbers(tag, current)}"
+            why = f"{why}{_numbers_advice(tag, current)}"
         return why
 
     def sort_key(self, tag: str, date: str) -> Any:
@@ -330,7 +330,7 @@ class Alphabetical(Rules):
         """Return why `tag` does not come after `current` in byte order, or "" if it does."""
         if tag.encode() > current.encode():
             return ""
-        return f"{current} comes after {tag} in alphabetical order{_advice_about_numbers(tag, current)}"
+        return f"{current} comes after {tag} in alphabetical order{_numbers_advice(tag, current)}"
 
     def sort_key(self, tag: str, date: str) -> Any:
         """Return the tag's bytes."""
@@ -431,7 +431,7 @@ def _why_not_in_range(text: str, tag: str, version: Version) -> str:
     return f"{why}add -0 to a version, as in >=1.0-0"
 
 
-def _advice_about_numbers(tag: str, current: str) -> str:
+def _numbers_advice(tag: str, current: str) -> str:
     """Return the advice to use `tag-order` if the numbers in `tag` are higher than in `current`,
     else "".
     """

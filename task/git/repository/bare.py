@@ -61,7 +61,7 @@ _WantedEntry = tuple[str, TreeEntry, bool]  # (path, entry, whether its content 
 
 @dataclass(frozen=True)
 class Remembered:
-    """The content of a base's memory branch (which stores holds and waiting builds for the base)."""
+    """The content of a memory branch, which stores the holds and waiting builds of a base."""
 
     files: Files
     tip: str  # "" if there is no such branch
@@ -114,6 +114,9 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
+        """`signer`: signs the commits, if set. `cache_dir`: the folder with objects from earlier
+        runs, or "".
+        """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Each history fetches its objects with a remote of its own.
@@ -167,8 +170,8 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return the files that `places` (paths, and what to read there) want, all from the branch's
-        current tip, and the content of its memory branch, which stores holds.
+        """Return the files that `places` (paths, and what to read there) want, all from the
+        branch's current tip, and the content of its memory branch, which stores holds.
 
         `places` is evaluated while the request for the tip is running. `heads` are head branches
         (the source branches of pull requests) that are read next. `default` are places to read from
@@ -273,15 +276,15 @@ class BareRepository:
             return Orphans()
 
         base_refs = [f"refs/heads/{base}" for base in branch_of_base]
-        listed = self._remote.refs("HEAD", *base_refs, symbolic=True)
-        existing_refs = {ref for _, ref in listed}
+        listed_refs = self._remote.refs("HEAD", *base_refs, symbolic=True)
+        existing_refs = {ref for _, ref in listed_refs}
         gone = {
             base: branch
             for base, branch in branch_of_base.items()
             if f"refs/heads/{base}" not in existing_refs
         }
         # HEAD is listed twice: as `ref: name`, and with its commit id.
-        symbolic_heads = [value for value, ref in listed if ref == "HEAD" and " " in value]
+        symbolic_heads = [value for value, ref in listed_refs if ref == "HEAD" and " " in value]
         head = symbolic_heads[0] if symbolic_heads else ""
         return Orphans(gone, head)
 
@@ -376,8 +379,8 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return an iterator over (commit, content) of a file: at the branch's tip, then each earlier
-        version that differs, newest first. It is closed with this repository.
+        """Return an iterator over (commit, content) of a file: at the branch's tip, then each
+        earlier version that differs, newest first. It is closed with this repository.
 
         See `History` for `limit` and `marked`.
         """
@@ -445,7 +448,7 @@ class BareRepository:
         self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, but without a commit id, and without pushing anything."""
+        """Return what `land` would return, but without a commit id. Nothing is pushed."""
         prepared, _ = self._with_restarts(lambda: self._prepare_commit(change))
         if not prepared.pushed:  # a branch already has these files
             return prepared
@@ -575,8 +578,8 @@ class BareRepository:
         return entries
 
     def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
-        """Fetch and read the contents that the entries need, in one request, and remember them. Those
-        that were read before are skipped. `branch` is for error messages.
+        """Fetch and read the contents that the entries need, in one request, and remember them.
+        Those that were read before are skipped. `branch` is for error messages.
         """
         needed = {entry.oid for _, entry, needs_text in entries if needs_text}
         missing = sorted(needed - self._texts.keys())
@@ -682,8 +685,8 @@ class BareRepository:
 
 
 def _import_stream(change: Changeset) -> bytes:
-    """Return the input for `git fast-import`: one commit on top of `change.tip` ("" means no parent),
-    with the message and file contents byte for byte, and commands that print the new ids.
+    """Return the input for `git fast-import`: one commit on top of `change.tip` ("" means no
+    parent), with the message and file contents byte for byte, and commands that print the new ids.
     """
     name = _plain(change.author.name)
     email = _plain(change.author.email)

@@ -69,8 +69,8 @@ class Cache:
         return ""
 
     def last_tip(self) -> CachedTip:
-        """Return the last saved tip, or an empty `CachedTip` if there is none, or the file cannot be
-        read. After a machine crash, the file may contain anything.
+        """Return the last saved tip, or an empty `CachedTip` if there is none, or the file cannot
+        be read. After a machine crash, the file may contain anything.
 
         Git reports this tip to the server, and gets only new objects.
         """
@@ -82,8 +82,8 @@ class Cache:
         return CachedTip()
 
     def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
-        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, for which
-        the cache then has everything.
+        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, for
+        which the cache then has everything.
 
         If there are too many packs, remove all of them. It is not an error if a file cannot be
         written.
@@ -271,8 +271,8 @@ class BareFolder:
         return self._configured(_PARTIAL, _PROMISOR)
 
     def complete(self) -> str:
-        """Prepare the repository for all commands but fetches, and return its path: git assumes that
-        no objects are missing.
+        """Prepare the repository for all commands but fetches, and return its path: git assumes
+        that no objects are missing.
 
         Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` every
         missing object.

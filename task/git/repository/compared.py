@@ -103,9 +103,7 @@ class ComparedRepository(BareRepository):
         return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of places from one side: `tip` is the base commit, or the merge's
-        tree.
-        """
+        """Return a snapshot of places from one side. `tip`: the base commit, or the merge's tree."""
 
         def read() -> Snapshot:
             comparison = self._comparison or self._compare()
@@ -319,8 +317,8 @@ class ComparedRepository(BareRepository):
         return commit_of(self._remote.objects, commit).parents
 
     def _common_commit(self, base: str, head: str) -> str:
-        """Return the last common commit of the two sides, or "". Fetch more and more history as long
-        as it is missing.
+        """Return the last common commit of the two sides, or "". Fetch more and more history as
+        long as it is missing.
         """
         common = self._merge_base(base, head)
         for depth in _DEPTHS:
@@ -359,8 +357,8 @@ class ComparedRepository(BareRepository):
         self._remote.fetch_files([oid for oid in oids if oid.strip("0")], "")
 
     def _changed_blobs(self, old: str, new: str) -> Iterator[str]:
-        """Yield the blob ids, in both commits, of the files that differ between the commits `old` and
-        `new`. The id of a missing file consists of zeros.
+        """Yield the blob ids, in both commits, of the files that differ between the commits `old`
+        and `new`. The id of a missing file consists of zeros.
         """
         output = self._remote.local(
             "diff-tree",
@@ -411,8 +409,8 @@ class ComparedRepository(BareRepository):
             ) from error
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
-        """Return the messages of the change's last commit (`head`) and of its parents, apart from the
-        base. Commits that were not fetched are left out.
+        """Return the messages of the change's last commit (`head`) and of its parents, apart from
+        the base. Commits that were not fetched are left out.
         """
         present = [
             commit

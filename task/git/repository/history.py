@@ -373,8 +373,8 @@ def versions_of(
 
     There are at most `most` versions of each file, all from the branch's last `COMMITS` commits. A
     version that was written before these has no commit, and a missing file has no versions. Only
-    one page's contents are in memory. Raises `SourceError` if the branch does not exist, and the errors of
-    `task.git.errors`.
+    one page's contents are in memory. Raises `SourceError` if the branch does not exist, and the
+    errors of `task.git.errors`.
     """
     all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
@@ -444,8 +444,8 @@ def _blobs_along(
     paths: Sequence[str],
     most: int,
 ) -> dict[str, list[_Blob]]:
-    """Return the blobs that each file had in these commits, by path, newest first, at most `most` for
-    each file.
+    """Return the blobs that each file had in these commits, by path, newest first, at most `most`
+    for each file.
 
     `commits` are newest first. If there are too many to compare in time, the rest is left out.
     """
@@ -453,16 +453,16 @@ def _blobs_along(
     if not commits:
         return blobs
 
-    wanted = _nested_paths(paths)
+    nested_paths = _nested_paths(paths)
     # path → its blob in the commit that the loop has reached
-    current = dict(_changed_files(read, "", commits[0].tree, wanted))
+    current = dict(_changed_files(read, "", commits[0].tree, nested_paths))
     is_complete = True
     deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > deadline:
             is_complete = False
             break
-        for path, older_blob in _changed_files(read, commit.tree, older.tree, wanted):
+        for path, older_blob in _changed_files(read, commit.tree, older.tree, nested_paths):
             if len(blobs[path]) < most:
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
@@ -497,12 +497,12 @@ def _changed_files(
     read: ReadRaw,
     newer: str,
     older: str,
-    wanted: Mapping[str, Any],
+    nested_paths: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ
-    between two trees.
+    """Yield (path, blob in the older tree, or "" for no file) for those files at `nested_paths` that
+    differ between two trees, `newer` and `older`.
 
-    `wanted` is from `_nested_paths`, for the folder of these trees.
+    `nested_paths` are in the form that `_nested_paths` returns, below the folder of these trees.
     """
     if newer == older:
         return
@@ -511,7 +511,7 @@ def _changed_files(
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
         old = old_entries.get(name)
-        path_or_folder = wanted.get(name)
+        path_or_folder = nested_paths.get(name)
         if path_or_folder is None:
             continue
         if isinstance(path_or_folder, str):

@@ -184,8 +184,8 @@ class PastCommit:
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
-    """Return the commit `start` and its first parents, newest first, as far as they are present, but
-    at most `most` commits.
+    """Return the commit `start` and its first parents, newest first, as far as they are present,
+    but at most `most` commits.
     """
     commits: list[PastCommit] = []
     oid = start

@@ -35,8 +35,8 @@ from task.urls import split, without_login
 _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
-# The limits of a small repository: objects (a server reports their number before it sends them), and
-# bytes, which are wasted if the repository turns out to be larger.
+# The limits of a small repository: objects (a server reports their number before it sends them),
+# and bytes, which are wasted if the repository turns out to be larger.
 _MOST_OBJECTS = 40_000
 _MOST_BYTES = 16_000_000
 _OBJECTS = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
@@ -146,8 +146,8 @@ class Remote:
         self._filter = _WHOLE if cache.last_tip().whole else _PARTIAL
 
     def read_checkout(self, checkout_objects: CheckoutObjects) -> None:
-        """Also read the objects of a checkout on this machine. If the checkout is not shallow, fetch
-        complete history, too.
+        """Also read the objects of a checkout on this machine. If the checkout is not shallow,
+        fetch complete history, too.
         """
         self._folder.checkout_objects = checkout_objects
         self._folder.object_format = checkout_objects.object_format
@@ -233,15 +233,15 @@ class Remote:
         With `symbolic`, HEAD also has an entry (`ref: refs/heads/main`, `HEAD`).
         """
         options = ["--symref"] if symbolic else []
-        listed = self._list_refs(" ".join(names), *options, REMOTE, *names)
+        listed_refs = self._list_refs(" ".join(names), *options, REMOTE, *names)
         # an ls-remote pattern matches the end of a name
-        return [(value, ref) for value, ref in listed if ref in names]
+        return [(value, ref) for value, ref in listed_refs if ref in names]
 
-    def _list_refs(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
-        """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for
-        each line of its output. A server may send a million lines.
+    def _list_refs(self, description: str, *argv: str) -> Iterator[tuple[str, str]]:
+        """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for each
+        line of its output. A server may send a million lines.
 
-        `what` is for the log.
+        `description` is for the log.
         """
         self._folder.create()
         run = partial(
@@ -252,7 +252,7 @@ class Remote:
             clock=self.clock,
         )
         try:
-            with self._log_transfer(f"list {what}"):
+            with self._log_transfer(f"list {description}"):
                 out = self._run_with_retries(run).out
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
@@ -268,8 +268,8 @@ class Remote:
         """
         names = []  # of the branch
         tips = []
-        listed = self.refs("HEAD", symbolic=True)
-        for value, _ in listed:
+        listed_refs = self.refs("HEAD", symbolic=True)
+        for value, _ in listed_refs:
             if value.startswith("ref:"):
                 names.append(value.removeprefix("ref: ").removeprefix("refs/heads/"))
             else:
@@ -277,7 +277,7 @@ class Remote:
         if names:
             tip = tips[0] if tips else ""
             return names[0], tip
-        if listed:
+        if listed_refs:
             raise SourceError(
                 "HEAD does not point to a branch",
                 hint="specify a branch",
@@ -307,7 +307,7 @@ class Remote:
             "HEAD",
             depth=1,
             ref="base",
-            why="the tip of the default branch",
+            purpose="the tip of the default branch",
             meanwhile=list_default,
             more=[_MEMORIES],
             optional=True,
@@ -323,7 +323,7 @@ class Remote:
 
         Raises `SourceError` if there is no such branch.
         """
-        return self._fetch_branch(branch, depth=1, ref="base", why="the tip of the branch")
+        return self._fetch_branch(branch, depth=1, ref="base", purpose="the tip of the branch")
 
     def fetch_tips(
         self,
@@ -346,9 +346,11 @@ class Remote:
             more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
         if default:
             more.append(_DEFAULT)
-        why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
+        purpose = (
+            "the tips of the branch and its head branches" if heads else "the tip of the branch"
+        )
         tip = self._fetch_branch(
-            branch, depth=1, ref="base", why=why, meanwhile=meanwhile, more=more
+            branch, depth=1, ref="base", purpose=purpose, meanwhile=meanwhile, more=more
         )
         return {**self._fetched_tips(), branch: tip}
 
@@ -377,7 +379,7 @@ class Remote:
         return its commit id, or "" if the branch does not exist.
         """
         return self._fetch_branch(
-            branch, depth=1, ref="head", why="the tip of the head branch", optional=True
+            branch, depth=1, ref="head", purpose="the tip of the head branch", optional=True
         )
 
     def fetch_commits(self, depth: int, branch: str) -> str:
@@ -385,14 +387,14 @@ class Remote:
 
         Raises `SourceError` if there is no such branch.
         """
-        return self._fetch_branch(branch, depth, ref="history", why="earlier commits")
+        return self._fetch_branch(branch, depth, ref="history", purpose="earlier commits")
 
     def _fetch_branch(
         self,
         branch: str,
         depth: int,
         ref: str,
-        why: str,
+        purpose: str,
         meanwhile: Callable[[], object] | None = None,
         more: Sequence[str] = (),
         *,
@@ -401,7 +403,7 @@ class Remote:
         """Fetch a branch's last `depth` commits, with the finest filter that the server allows, and
         return the tip's id.
 
-        The tip is stored as `refs/image-update/<ref>`. `why` is for the log, `meanwhile` is called
+        The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is called
         during the fetch, and `more` are more refspecs to fetch. If the branch does not exist,
         return "" if it is `optional`, else raise `SourceError`.
         """
@@ -413,7 +415,7 @@ class Remote:
             if not self._shallow:
                 depth = 0  # the whole history
             try:
-                messages = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
+                messages = self._fetch(purpose, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
                 has_no_branch = f"couldn't find remote ref {name}" in error.err
                 if has_no_branch:
@@ -664,8 +666,8 @@ class Remote:
             return run(env=self._env)
 
     @contextmanager
-    def _log_transfer(self, why: str) -> Iterator[None]:
-        """Log the size and time of the transfer in the block. `why` is its purpose.
+    def _log_transfer(self, purpose: str) -> Iterator[None]:
+        """Log the size and time of the transfer in the block. `purpose` is its purpose.
 
         The size is that of the packs since the last transfer. So objects that were committed since
         then count as sent by a push.
@@ -675,12 +677,14 @@ class Remote:
         packs = Path(self._folder.path, "objects/pack").glob("*.pack")
         size = sum(pack.stat().st_size for pack in packs)
         seconds = time.monotonic() - began
-        self._git.log(f"{self.repo}: {why}: {size - self._size} bytes of objects, {seconds:.2f} s")
+        self._git.log(
+            f"{self.repo}: {purpose}: {size - self._size} bytes of objects, {seconds:.2f} s"
+        )
         self._size = size
 
     def _fetch(
         self,
-        why: str,
+        purpose: str,
         refs: Sequence[str] = (),
         depth: int = 0,
         oids: Sequence[str] = (),
@@ -688,8 +692,9 @@ class Remote:
     ) -> str:
         """Fetch the refspecs `refs`, or the objects `oids`, and return git's messages.
 
-        `depth` is the number of commits to fetch for each ref; 0 means all. `oids` are fetched the way git itself fetches missing objects in a partial clone. `why` is
-        for the log, and `meanwhile` is called during the fetch.
+        `depth` is the number of commits to fetch for each ref; 0 means all. `oids` are fetched the
+        way git itself fetches missing objects in a partial clone. `purpose` is for the log, and
+        `meanwhile` is called during the fetch.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         # Only the first fetch may be too large: later fetches get only new objects.
@@ -718,7 +723,7 @@ class Remote:
             meanwhile=meanwhile,
             stop=self._too_large if may_be_too_large else None,
         )
-        with self._log_transfer(f"fetch {why}"):
+        with self._log_transfer(f"fetch {purpose}"):
             return self._run_with_retries(run).err
 
     def _too_large(self, messages: str) -> str:
