@@ -94,16 +94,16 @@ _LONGEST = 1000  # characters of a warning
 class Ran:
     """The output of a git command, including stderr without progress messages."""
 
-    out: bytes
-    err: str
+    out: bytes  # stdout
+    err: str  # stderr
 
 
 @dataclass(frozen=True)
 class Talk:
     """A running git command that responds to requests."""
 
-    ask: IO[bytes]
-    answer: IO[bytes]
+    ask: IO[bytes]  # the command's stdin
+    answer: IO[bytes]  # the command's stdout
     running: Any  # sh.RunningCommand
 
     def end(self) -> None:

@@ -384,7 +384,12 @@ def _app_login_function(
     def login(ca_file: str) -> Login:
         # A variable may have the key in one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
-        app = App(options.github_app_id, options.github_app_installation_id, Secret(key_text), api)
+        app = App(
+            id=options.github_app_id,
+            installation=options.github_app_installation_id,
+            key=Secret(key_text),
+            api=api,
+        )
         return Login(server, _TOKEN_USER, token(app, ca_file))
 
     return login

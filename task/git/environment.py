@@ -417,7 +417,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
-    """Return whether the values of `is_trusted.directory` make git trust a git folder, or the worktree
+    """Return whether the values of `safe.directory` make git trust a git folder, or the worktree
     that it belongs to. A value is a path, a path with `/*` at the end, or `*`.
     """
     is_trusted = False

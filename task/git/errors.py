@@ -34,7 +34,7 @@ _LINE = 2000  # characters to read: at the end of the output, and at the beginni
 
 
 class GitFailed(Exception):
-    """A git command failed. The caller knows its purpose."""
+    """A git command failed. Callers turn this into an error that says what it was for."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
         super().__init__(f"git {command} exited with {code}")
@@ -70,8 +70,9 @@ def _has_words(text: str, words: str) -> bool:
 
 @cache
 def _compiled_words(words: str) -> re2._Regexp:
-    """RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a
-    server.
+    """Return the compiled regular expression, which ignores case.
+
+    RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a server.
     """
     options = re2.Options()
     options.case_sensitive = False

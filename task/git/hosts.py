@@ -77,7 +77,7 @@ def remote_of(url: str) -> RemoteUrl:
                 "use https://host/owner/repository",
             )
     web_scheme = "http" if scheme == "http" else "https"
-    return RemoteUrl(f"{web_scheme}://{host}", host, names, ssh=is_ssh)
+    return RemoteUrl(root=f"{web_scheme}://{host}", host=host, parts=names, ssh=is_ssh)
 
 
 # Prefixes as documented by the Git hosts. Gitea, Forgejo and Azure DevOps have no prefix.

@@ -87,7 +87,12 @@ def _split_with_scheme(url: str, scheme: str, display_url: str) -> Address:
         _check_host(host, user, url=bare_url)
         return Address(bare_url, protocol)
     _check_host(host, "", url=bare_url)
-    return Address(bare_url, protocol, _percent_decoded(user), Secret(_percent_decoded(password)))
+    return Address(
+        bare_url,
+        protocol,
+        user=_percent_decoded(user),
+        password=Secret(_percent_decoded(password)),
+    )
 
 
 def _check_host(host: str, user: str, *, url: str) -> None:

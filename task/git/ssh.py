@@ -68,7 +68,7 @@ def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
 
     # Keys from options are used instead of an agent's keys.
     only_keys = bool(options.ssh_directory or options.ssh_key_file or key)
-    return SshFiles(files, tuple(keys), only_keys, known_hosts=bool(known_hosts))
+    return SshFiles(files, tuple(keys), only_keys=only_keys, known_hosts=bool(known_hosts))
 
 
 def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str]]:

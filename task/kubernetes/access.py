@@ -341,7 +341,9 @@ def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]
     is_empty = not token and not certificate
     if is_incomplete_pair or is_empty:
         raise _plugin_error(plugin, "returned neither a token nor a certificate with its key")
-    return Credential(Secret(token), certificate, Secret(key), expires)
+    return Credential(
+        token=Secret(token), certificate=certificate, key=Secret(key), expires=expires
+    )
 
 
 def _exec_info(plugin: Plugin, server: Server) -> str:

@@ -305,7 +305,7 @@ def rolled_back(
         memory,
         written=newest,
         replaced=tuple(not_to_restore[:MOST]),
-        rollback=Meant(words, to.tag, to.digest, current.version),
+        rollback=Meant(to=words, tag=to.tag, digest=to.digest, was=current.version),
     )
 
 

@@ -174,12 +174,12 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    accepting = set()  # the wanted platforms that accept the image
-    for platform in platforms:
+    supported_platforms = set()  # wanted platforms that the image supports
+    for platform in platforms:  # of the image
         os, arch, variant = _platform_parts(platform)
-        accepting |= {(os, arch, variant), (os, arch, "")}
+        supported_platforms |= {(os, arch, variant), (os, arch, "")}
     wanted_platforms = [_platform_parts(text) for text in wanted if is_platform(text)]
-    return any(parts in accepting for parts in wanted_platforms)
+    return any(parts in supported_platforms for parts in wanted_platforms)
 
 
 def is_platform(text: str) -> bool:
@@ -207,8 +207,8 @@ def _platform_parts(text: str) -> tuple[str, str, str]:
 
     Everything after the second slash is the variant, as in AIU.
     """
-    os, _, rest = text.partition("/")
-    arch, _, variant = rest.partition("/")
+    os, _, arch_and_variant = text.partition("/")
+    arch, _, variant = arch_and_variant.partition("/")
     return os, arch, variant
 
 

@@ -134,7 +134,7 @@ def parse_tag_order(text: str) -> TagOrder:
             " order",
             hint,
         )
-    return TagOrder(stripped, "regexp", descending, pattern, groups)
+    return TagOrder(stripped, "regexp", descending, pattern=pattern, groups=groups)
 
 
 def _sort_value(part: str | None, name: str) -> Any:
@@ -167,7 +167,9 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return the commit ID that the order would compare as numbers, or "" if there is none."""
+    """Return the commit ID in a part of the tag that the order would compare by its numbers, or ""
+    if there is none. An alphabetical order does not compare numbers.
+    """
     if order.kind == "alphabetical":
         return ""
     parts = order.read(tag) or {}
@@ -179,7 +181,7 @@ def commit_in(order: TagOrder, tag: str) -> str:
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Return whether the numbers in a tag make it newer.
+    """Return whether the numbers in a tag make it newer than the tag `current`.
 
     All numbers are compared in order. If the tags differ in more than numbers, it is enough that
     the last number is higher.

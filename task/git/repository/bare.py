@@ -351,7 +351,14 @@ class BareRepository:
             commit = commit_of(self._remote.objects, tip)
             is_merge = len(commit.parents) > 1
             parent = "" if is_merge else commit.parent
-            return Head(name, tip, commit.tree, parent, commit.message, commit.author)
+            return Head(
+                branch=name,
+                tip=tip,
+                tree=commit.tree,
+                parent=parent,
+                message=commit.message,
+                by=commit.author,
+            )
 
         return self._with_restarts(read)
 
@@ -508,12 +515,12 @@ class BareRepository:
         return self._signer.commit(folder, unsigned.tree, change.tip, message, change.author)
 
     def _prepare_commit(self, change: Changeset) -> tuple[LandedCommit, str]:
-        """Create the commit without pushing it. Return it, and the head branch's current tip.
+        """Create the commit without pushing it. Return it, and the head branch's tip.
 
-        `pushed` is False if there is nothing to push, because the branch already has the same files
-        on the same tip. On an older tip, the same files may still conflict with changes to the
-        base. The head branch's tip is "" if the branch does not exist, belongs to someone else, or
-        is the base itself.
+        The commit's `pushed` is False if there is nothing to push, because a branch already has the
+        same files on the same tip. On an older tip, the same files may still conflict with changes
+        to the base. The head branch's tip is "" if it is not replaced: the branch does not exist,
+        belongs to someone else, or is the base itself.
         """
         head = change.head
         commit = self._make(change)
@@ -537,7 +544,7 @@ class BareRepository:
                 raise Outpaced(f"{head} is no longer at {head_tip}")
 
         has_same_files = self._root(head_tip) == commit.tree
-        # on the same tip of the base
+        # on the same tip: not on an older commit of the base
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
             return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
@@ -567,7 +574,8 @@ class BareRepository:
         for path, entry, needs_text in entries:
             if needs_text:
                 files[path] = replace(self._texts[entry.oid], mode=entry.mode)
-        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
+        message = self._messages[tip]
+        return Snapshot(self._remote.repo, branch, tip, files, message=message)
 
     def _entries_at(self, commit: str, places: Collection[Place]) -> list[_WantedEntry]:
         """Return the entries of files that `places` want from a commit, without contents."""

@@ -56,12 +56,12 @@ def checkout_at(top: str, git: Git) -> Checkout:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The two sides of a comparison."""
+    """The two sides of a comparison: the base, and the head, which is a change to it."""
 
     branch: str  # the branch that the change is merged into
     default: str  # the default branch
-    base: str  # commit ids
-    head: str
+    base: str  # the base's commit id
+    head: str  # the commit id of the change
     merged: str  # the merge's tree
     paths: tuple[str, ...]  # paths of all files that the merge changes
     messages: tuple[str, ...]  # messages of the change's last commits, as far as available
@@ -103,7 +103,7 @@ class ComparedRepository(BareRepository):
         return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of places from one side. `tip`: the base commit, or the merge's tree."""
+        """Return a snapshot of places from one side. `tip` is the base, or the merge's tree."""
 
         def read() -> Snapshot:
             comparison = self._comparison or self._compare()
@@ -211,12 +211,12 @@ class ComparedRepository(BareRepository):
                 commit = tips[branch]
                 if self._is_queued():
                     commit = self._commit_of_option(compared.base, "--base")
-                return _Base(branch, commit, default or branch, tips)
+                return _Base(branch, commit, default=default or branch, tips=tips)
 
         # It is not a branch.
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
-        return _Base(default, commit, default, {**tips, "HEAD": tips[default]})
+        return _Base(default, commit, default=default, tips={**tips, "HEAD": tips[default]})
 
     def _base_name(self, default: str) -> str:
         """Return the branch that the CI system reports, else the value of `--base`, which may also

@@ -99,7 +99,7 @@ class History:
         # a marked commit in this part that still had the last content of the previous part
         self._marked_commit = ""
         self._bytes_left = LARGEST  # that may still be read
-        self._next_commit = ""
+        self._next_commit = ""  # the newest commit that was not read yet; "" at first
         self._depth_index = 0  # index into DEPTHS of the next fetch
         self._commits_read = 0
         self._has_objects = False  # whether fetched objects are still present
@@ -128,7 +128,8 @@ class History:
         # them may be marked.
         pending: tuple[str, str | None] | None = None
         while not self.end:
-            is_too_late = self._commits_read and time.monotonic() > deadline
+            # the first part is always read
+            is_too_late = self._commits_read > 0 and time.monotonic() > deadline
             if is_too_late:
                 if pending:
                     yield pending
@@ -435,7 +436,13 @@ def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
 def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     if commit is None:
         return FileVersion(text)
-    return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
+    return FileVersion(
+        text,
+        commit=commit.oid,
+        at=commit.at,
+        by=commit.author,
+        message=commit.message,
+    )
 
 
 def _blobs_along(
@@ -499,8 +506,8 @@ def _changed_files(
     older: str,
     nested_paths: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) for those files at `nested_paths` that
-    differ between two trees, `newer` and `older`.
+    """Yield (path, blob in the older tree, or "" for no file) for those files at `nested_paths`
+    that differ between two trees, `newer` and `older`.
 
     `nested_paths` are in the form that `_nested_paths` returns, below the folder of these trees.
     """

@@ -403,9 +403,9 @@ class Remote:
         """Fetch a branch's last `depth` commits, with the finest filter that the server allows, and
         return the tip's id.
 
-        The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is called
-        during the fetch, and `more` are more refspecs to fetch. If the branch does not exist,
-        return "" if it is `optional`, else raise `SourceError`.
+        The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is
+        called during the fetch, and `more` are more refspecs to fetch. If the branch does not
+        exist, return "" if it is `optional`, else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
@@ -667,7 +667,7 @@ class Remote:
 
     @contextmanager
     def _log_transfer(self, purpose: str) -> Iterator[None]:
-        """Log the size and time of the transfer in the block. `purpose` is its purpose.
+        """Log the size and time of the transfer in the block. `purpose` is part of the line.
 
         The size is that of the packs since the last transfer. So objects that were committed since
         then count as sent by a push.
