@@ -210,9 +210,8 @@ class Git:
         others_folder = owned_by_another(local_folder(url), self._environ)
         if not others_folder:
             return "ours"
-        if is_safe(
-            others_folder, self._user_config.safe_directories, self._environ.get("HOME", "")
-        ):
+        trusted_folders = self._user_config.safe_directories
+        if is_safe(others_folder, trusted_folders, self._environ.get("HOME", "")):
             return "safe"
         message = "git does not trust this local repository: another user owns it"
         hint = (
@@ -329,7 +328,7 @@ class Git:
         output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
         contacted_url = output.decode().strip()
         try:
-            self._traced(remote, git_dir, env, clock)
+            self._trace_request(remote, git_dir, env, clock)  # the error has the headers
         except GitFailed as traced_error:
             if not _REDIRECTED.search(traced_error.err):
                 return False
@@ -371,16 +370,17 @@ class Git:
         clock: Clock,
     ) -> bool:
         """Return whether a web server returns a page for the repository, such as a login page."""
-        return _PAGE.search(self._traced(remote, git_dir, env, clock)) is not None
+        return _PAGE.search(self._trace_request(remote, git_dir, env, clock)) is not None
 
-    def _traced(
+    def _trace_request(
         self,
         remote: str,
         git_dir: str,
         env: Mapping[str, str],
         clock: Clock,
     ) -> str:
-        """Ask the server for its HEAD, and return stderr with the headers of its responses.
+        """Ask the server for its HEAD, and return git's stderr, which contains the headers of the
+        server's responses.
 
         Never show this output: git hides Authorization in it, but no other header. Raises
         `GitFailed`.

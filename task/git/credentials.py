@@ -109,8 +109,9 @@ class Access:
             return self._pairs
 
     def environment(self) -> dict[str, str]:
-        """Return the variables for trusted certificate authorities,
-        and for servers without a proxy.
+        """Return the variables that git needs besides logins: the configured ones, the file with the
+        trusted certificate authorities, and, if only our credentials may be used (`alone`), a home
+        without others.
         """
         env = dict(self.given.variables)
         with self._lock:

@@ -126,7 +126,7 @@ def superseded(
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
-        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag)
+        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag) != ""
         if not may_be_skipped:
             return ""
     if relation == "older":

@@ -174,8 +174,9 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    supported_platforms = set()  # wanted platforms that the image supports
-    for platform in platforms:  # of the image
+    # (os, arch, variant); the variant "" is for a wanted platform without one
+    supported_platforms = set()
+    for platform in platforms:
         os, arch, variant = _platform_parts(platform)
         supported_platforms |= {(os, arch, variant), (os, arch, "")}
     wanted_platforms = [_platform_parts(text) for text in wanted if is_platform(text)]

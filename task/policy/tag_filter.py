@@ -238,7 +238,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
             parts[-1] += "[^/]"
             position += 1
         elif glob[position] == "[":
-            class_pattern, position = _class(glob, position + 1)
+            class_pattern, position = _character_class(glob, position + 1)
             parts[-1] += class_pattern
         else:
             letter, position = _letter(glob, position, "it ends with a backslash")
@@ -254,7 +254,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     return re.compile(f"{pattern}[^/]*{after_last_star}")
 
 
-def _class(glob: str, position: int) -> tuple[str, int]:
+def _character_class(glob: str, position: int) -> tuple[str, int]:
     """Return the pattern for a character class, and the position after the class. `position` is
     after the class's `[`.
 

@@ -284,7 +284,7 @@ class BareFolder:
 
         `partial` and `promisor` are lines for its sections `extensions` and `remote`, or "".
         """
-        local = ""
+        local = ""  # lines about a repository on this machine
         if self._local:
             local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
         text = _CONFIG.format(

@@ -296,6 +296,7 @@ class History:
             newer_entries = self._read_tree(newer_tree)
             for name, old in self._read_tree(older_tree).items():
                 new = newer_entries.get(name)
+                # an unchanged folder has no removed files
                 if old.is_folder and old != new:
                     folders.append((f"{folder}{name}/", old.oid, _folder_oid(new)))
                 elif old.is_file and not _file_oid(new):

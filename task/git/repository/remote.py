@@ -411,7 +411,7 @@ class Remote:
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
         messages = None
-        while messages is None:
+        while messages is None:  # until a kind of request succeeds
             if not self._shallow:
                 depth = 0  # the whole history
             try:
@@ -428,7 +428,7 @@ class Remote:
                 elif not self._switch_to_coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
 
-        if NO_FILTER in messages:
+        if NO_FILTER in messages:  # the server has sent all files
             self._filter = _WHOLE
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
             tip, _, _ = file.readline().partition("\t")
