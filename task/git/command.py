@@ -485,11 +485,11 @@ class Git:
             stdin_end, request_end = os.pipe()
             response_end, stdout_end = os.pipe()
             with (
-                open(stdin_end, "rb") as into,
-                open(stdout_end, "wb") as out,
-                open(os.devnull, "wb") as err,
+                open(stdin_end, "rb") as child_stdin,
+                open(stdout_end, "wb") as child_stdout,
+                open(os.devnull, "wb") as child_stderr,
             ):
-                running = self._start(argv, git_dir, env, (into, out, err))
+                running = self._start(argv, git_dir, env, (child_stdin, child_stdout, child_stderr))
             return Talk(open(request_end, "wb"), open(response_end, "rb"), running)
 
     def failure(self, repo: str, messages: str, subject: str) -> TaskError:

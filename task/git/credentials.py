@@ -74,10 +74,11 @@ class Access:
         self.given = given or Credentials()  # what is configured
         self._environ = environ or {}
         self._lock = Lock()
-        self._folder = ""
-        self._app_login: Login | None = None
+        # All of these are set when they are first needed.
+        self._folder = ""  # the private folder for copies
+        self._app_login: Login | None = None  # with the GitHub App's token
         self._pairs: list[tuple[str, str]] | None = None
-        self._ssh = ""
+        self._ssh = ""  # the ssh command
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
         """Return the logins for this URL ("" means any URL), each with the server that it may be
@@ -109,9 +110,9 @@ class Access:
             return self._pairs
 
     def environment(self) -> dict[str, str]:
-        """Return the variables that git needs besides logins: the configured ones, the file with the
-        trusted certificate authorities, and, if only our credentials may be used (`alone`), a home
-        without others.
+        """Return the variables that git needs besides logins: the configured ones, the file with
+        the trusted certificate authorities, and, if only our credentials may be used (`alone`), a
+        home without others.
         """
         env = dict(self.given.variables)
         with self._lock:

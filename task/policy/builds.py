@@ -358,7 +358,9 @@ def stricter_only(base: State, memory_branch: State) -> State:
 
 
 def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
-    """Return the combined memory of one image, from the base and the memory branch."""
+    """Return the combined memory of one image (its newest build, replaced and failed versions,
+    hold, and so on) from the base branch and the memory branch.
+    """
     replaced = dict.fromkeys((*base.replaced, *memory_branch.replaced))
     failed = dict.fromkeys((*base.failed, *memory_branch.failed))
     return Memory(

@@ -83,9 +83,9 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Memory branches of bases that no longer exist on the server, by base name."""
+    """Memory branches whose base branches no longer exist on the server."""
 
-    gone: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)  # base → its memory branch
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def renamed_to(self, base: str) -> str:
@@ -278,15 +278,15 @@ class BareRepository:
         base_refs = [f"refs/heads/{base}" for base in branch_of_base]
         listed_refs = self._remote.refs("HEAD", *base_refs, symbolic=True)
         existing_refs = {ref for _, ref in listed_refs}
-        gone = {
+        branches_without_base = {
             base: branch
             for base, branch in branch_of_base.items()
             if f"refs/heads/{base}" not in existing_refs
         }
         # HEAD is listed twice: as `ref: name`, and with its commit id.
         symbolic_heads = [value for value, ref in listed_refs if ref == "HEAD" and " " in value]
-        head = symbolic_heads[0] if symbolic_heads else ""
-        return Orphans(gone, head)
+        symbolic_head = symbolic_heads[0] if symbolic_heads else ""
+        return Orphans(branches_without_base, symbolic_head)
 
     def _all_files(self, branch: str, tip: str) -> Files:
         """Return all files, with their contents, at a commit."""

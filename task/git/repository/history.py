@@ -216,7 +216,9 @@ class History:
         """Find the versions of the file in these commits, which are newest first: compare the file
         in each commit with that in the next newer one.
 
-        Stop at a rename, because the remaining commits have to be read under the old path.
+        Stop at a rename, because the remaining commits have to be read under the old path. If a
+        marked commit (one that is preferred) has the same content as the last version of the
+        previous part, remember it in `_marked_commit`.
         """
         versions: _Versions = []
         newer = self._newer_file

@@ -494,7 +494,7 @@ class Remote:
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
                 ) from error
             if push_options and _NO_OPTIONS in error.err:
-                self.takes_options = False
+                self.takes_options = False  # for later pushes, too
                 self._git.log(
                     f"warning: {self.repo}: the server does not support push options, so they are"
                     " not sent"
@@ -698,7 +698,7 @@ class Remote:
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         # Only the first fetch may be too large: later fetches get only new objects.
-        may_be_too_large = self._filter == _SMALL and not self._size
+        may_be_too_large = self._filter == _SMALL and self._size == 0
 
         # If git told the server which commits it has, the server would leave out everything that
         # they refer to, which includes the objects `oids`.
@@ -786,7 +786,7 @@ class Remote:
         except TaskError:  # the server does not answer this, so there is no better hint
             return plain_error
         if not existing_refs:
-            self._refuse_page(subject)
+            self._refuse_page(subject)  # raises an error if it is a web page
         if tag_ref in existing_refs:
             message = (
                 f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
