@@ -174,7 +174,8 @@ class Git:
     def url(self, repo: str) -> str:
         """Return the URL to contact for an Application's URL, without any credentials in it.
 
-        Raises `SourceError`.
+        Log a warning, once, about plain http. Raises `SourceError` for a protocol that is not
+        allowed.
         """
         target = self._address(repo)
         is_local = target.protocol == "file"
@@ -409,7 +410,7 @@ class Git:
         command, or "". Raises `GitFailed`, `GitEnded` if we stopped the command, or
         `UnreachableError` if someone else did.
         """
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived
         name = _command_name(argv)
         is_transfer = name in _TRANSFERS
         subject = ""
@@ -463,7 +464,7 @@ class Git:
         raise GitFailed(name, code, output, messages)
 
     def _log_warnings(self, messages: str, subject: str) -> None:
-        """Log each of git's warnings once."""
+        """Log each warning in git's messages once in a run, but at most `_MOST_WARNINGS`."""
         for line in messages.splitlines():
             if not line.startswith("warning:") or line in self._logged_once:
                 continue
@@ -480,7 +481,7 @@ class Git:
         """Start a git command that reads requests and writes responses until it is closed, such as
         `git cat-file --batch`.
         """
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived
         with shutdown.shield(), _explain_open_files():
             stdin_end, request_end = os.pipe()
             response_end, stdout_end = os.pipe()

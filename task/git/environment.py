@@ -302,7 +302,7 @@ class UserConfig:
         for path in files:
             if os.path.isfile(path) and os.access(path, os.R_OK):
                 pairs += self._pairs_in_file(path)
-        if self._extra_file:
+        if self._extra_file:  # all settings but its credential helpers
             for key, value in self._pairs_in_file(self._extra_file):
                 if not _is_helper(key):
                     pairs.append((key, value))

@@ -27,8 +27,8 @@ from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
 
-_LINES = 12
-_CHARACTERS = 1500
+_LINES = 12  # of git's output in a message
+_CHARACTERS = 1500  # of git's output in a message
 _TEXT = 64_000
 _LINE = 2000  # characters to read: at the end of the output, and at the beginning of a line
 
@@ -501,7 +501,7 @@ def quoted(stderr: str) -> str:
     from_git = []
     for raw_line in _cleaned_output(stderr).splitlines():
         line = raw_line.strip()
-        is_noise = re.match(_NOISE, line) or "failed to push some refs" in line
+        is_noise = re.match(_NOISE, line) is not None or "failed to push some refs" in line
         if not line or is_noise:
             continue
         if line.startswith("remote:"):

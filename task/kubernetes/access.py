@@ -106,7 +106,7 @@ class ClusterAccess:
         self._user = config.user
         self._environ = environ
         self._lock = Lock()
-        self._folder = ""
+        self._folder = ""  # the folder for copies of keys, once it is needed
         self._http: Http | None = None
         self._plugin: _PluginLogin | None = None
         if config.user.plugin:
@@ -395,7 +395,7 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     except sh.TimeoutException:
         raise _plugin_error(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived
         message = _readable_message(error.stderr.decode("utf-8", "replace"), plugin)
         details = f": {message}" if message else ""
         raise _plugin_error(plugin, f"failed ({error.exit_code}){details}") from None

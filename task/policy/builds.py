@@ -191,12 +191,13 @@ def gone_back(
     if rules_of(policy).ordered and event.tag != newest.tag:
         return ""
 
-    target_build = Build()
+    target_build = Build()  # unknown, unless the target has its newest written build
     if memory.written and alike(memory.written, current):
         target_build = memory.written.build
     event_relation, _ = compare(event.build, target_build, {})
     if event_relation == "newer":
         return ""
+    # Unless the target has `newest` itself, it must have a newer one.
     if not alike(newest, current):
         newest_relation, _ = compare(newest.build, target_build, {})
         if newest_relation != "older":

@@ -57,7 +57,7 @@ def allow_pattern(value: str) -> str | None:
             _allow_hint(keyword, colon, pattern),
         )
     check_length(pattern)
-    compiled(pattern)
+    compiled(pattern)  # raises `Malformed` for a pattern that Go's regexp rejects
     return pattern
 
 

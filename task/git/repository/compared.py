@@ -392,6 +392,7 @@ class ComparedRepository(BareRepository):
             return tree
         except GitFailed as error:
             if error.code == 1:  # there are conflicts
+                # the output has the tree first, then the names of the files
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]
                 files = and_more([blanked(name) for name in names if name])
                 raise TargetError(

@@ -516,7 +516,7 @@ def _changed_files(
     """
     if newer == older:
         return
-    width = max(len(newer), len(older)) // 2
+    width = max(len(newer), len(older)) // 2  # of a binary id; one of these may be ""
     new_entries, old_entries = differing(read(newer), read(older), width)
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
