@@ -30,8 +30,8 @@ _NEEDED_KEY = "pass a private key without a passphrase in --signing-key or IMAGE
 class Key:
     """A key, or, for OpenPGP, the id of a key in the user's keyring."""
 
-    text: Secret
-    name: str
+    text: Secret  # "" for an id
+    name: str  # the id, or ""
     form: str  # "openpgp", "ssh"
 
 
@@ -45,8 +45,9 @@ def key_of(value: Secret, form: str = "") -> Key:
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
     if not is_key_itself:
         looks_like_path = "/" in text or text.startswith(".")
-        if form != "ssh" and not looks_like_path and not os.path.exists(text):
-            return Key(Secret(""), text, "openpgp")  # an id in the keyring
+        may_be_id = form != "ssh" and not looks_like_path  # an id in the keyring
+        if may_be_id and not os.path.exists(text):
+            return Key(text=Secret(""), name=text, form="openpgp")
         text = _text_of_key_file(text)
 
     if "PGP PRIVATE KEY BLOCK" in text:
@@ -62,7 +63,7 @@ def key_of(value: Secret, form: str = "") -> Key:
             hint=hint,
         )
     tidy_text = text.replace("\r\n", "\n").rstrip("\n") + "\n"
-    return Key(Secret(tidy_text), "", detected_form)
+    return Key(text=Secret(tidy_text), name="", form=detected_form)
 
 
 def _text_of_key_file(path: str) -> str:
