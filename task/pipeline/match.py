@@ -37,7 +37,8 @@ AT_ONCE = 8  # repositories; more threads would only wait for each other
 
 @dataclass(frozen=True)
 class Matched:
-    """An event's asks, the decisions that don't need an ask, and the entries without a usable ask.
+    """An event's asks, the decisions that don't need an ask, and the entries without a usable
+    ask.
     """
 
     asks: tuple[Ask, ...]
