@@ -28,7 +28,7 @@ DEPTHS = (50, 500, 5000, 50_000)  # how many ancestors of the two commits to req
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _WHOLE_ID = (40, 64)
 _NOT_BY_ID = ("unadvertised object", "not valid")  # from servers that send only branches and tags
-_NOT_THERE = re.compile("not our ref ([0-9a-f]+)")
+_MISSING_COMMIT = re.compile("not our ref ([0-9a-f]+)")
 _NO_SHALLOW = "does not support shallow"
 _OTHER_FORMAT = "mismatched algorithms"
 _NO_FILTER = "filter '"
@@ -38,13 +38,13 @@ _FILTERS = ("tree:0", "blob:none", "")  # tried in this order
 
 @dataclass(frozen=True)
 class Kin:
-    """How the new commit relates to the old one. If "unknown", `why` has the reason."""
+    """How a new commit relates to an old one. If the order is "unknown", `why` has the reason."""
 
     order: Order
     why: str = ""
 
 
-_Parents = Mapping[str, Sequence[str]]  # the parents of each known commit
+_Parents = Mapping[str, Sequence[str]]  # the parents of each fetched commit
 
 
 class Lineage:
@@ -52,24 +52,24 @@ class Lineage:
 
     def __init__(self, git: Git) -> None:
         self._git = git
-        self._known: dict[tuple[str, str, str], Kin] = {}
+        self._results: dict[tuple[str, str, str], Kin] = {}
         self._sources: dict[str, _Source] = {}
         self._lock = Lock()
 
     def order(self, repository: str, old: str, new: str) -> Kin:
-        """Return how `new` relates to `old`: "newer" if it descends from it,
-        "unrelated" if neither does.
+        """Return how the commit `new` relates to the commit `old` in a repository.
 
-        Ids may be abbreviated. If the server does not respond or an id is not valid, no error is
-        raised: the result is "unknown", with the reason.
+        It is "newer" if it descends from `old`, "older" if it is an ancestor, "same", or
+        "unrelated". If that cannot be determined, for example because the server does not respond,
+        the result is "unknown" with the reason, and no error is raised. Ids may be abbreviated.
         """
         old = old.strip().lower()
         new = new.strip().lower()
-        question = (repository, old, new)
+        pair = (repository, old, new)
         with self._lock:
-            if question not in self._known:
-                self._known[question] = self._compared(repository, old, new)
-            return self._known[question]
+            if pair not in self._results:
+                self._results[pair] = self._compare(repository, old, new)
+            return self._results[pair]
 
     def close(self) -> None:
         """Remove everything that was fetched."""
@@ -77,9 +77,9 @@ class Lineage:
             source.close()
         self._sources.clear()
 
-    def _compared(self, repository: str, old: str, new: str) -> Kin:
+    def _compare(self, repository: str, old: str, new: str) -> Kin:
         """Return how two commits relate. A problem is returned as the reason for "unknown"."""
-        shown = blanked(without_login(repository))
+        display_url = blanked(without_login(repository))
         for commit in (old, new):
             if not _COMMIT.fullmatch(commit):
                 return Kin("unknown", f"{commit[:80]!r} is not a commit id")
@@ -97,7 +97,7 @@ class Lineage:
         except TaskError as error:
             hint = f"; {error.hint}" if error.hint else ""
             which = f"which of {old[:12]} and {new[:12]} is newer"
-            return Kin("unknown", f"{shown}: cannot tell {which}: {error.message}{hint}")
+            return Kin("unknown", f"{display_url}: cannot tell {which}: {error.message}{hint}")
 
 
 class _Source:
@@ -107,9 +107,9 @@ class _Source:
         url = git.url(repository)
         self._git = git
         self._repository = repository
-        self._shown = without_login(repository)
-        self._clock = Clock(git.bounds.seconds, self._shown)
-        self._env = git.login(repository)
+        self._display_url = without_login(repository)
+        self._clock = Clock(git.bounds.seconds, self._display_url)
+        self._env = git.login(repository)  # variables for git, including credentials
         self._folder = BareFolder(git, url)
         self._shallow = True  # whether the server can send a part of the history
         self._by_id = True  # whether the server sends commits that no branch or tag points to
@@ -120,40 +120,47 @@ class _Source:
         self._folder.close()
 
     def order(self, old: str, new: str) -> Kin:
-        """Return the order. Fetch increasing numbers of commits, up to the last of `DEPTHS`.
+        """Return how the commit `new` relates to the commit `old`.
 
-        Raises `TaskError`.
+        Fetch more and more of their ancestors, up to the last of `DEPTHS`, until the order is
+        known. Raises `TaskError` if the server cannot be read.
         """
+        # ids of this length exist only in repositories with the other object format
         if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
         kin = Kin("unknown")
-        last_count = -1
+        last_count = -1  # number of commits at the previous depth
         for depth in DEPTHS:
             try:
-                parents, ends = self._commits(depth, old, new)
+                parents, boundary = self._parents_of_fetched(depth, old, new)
             except GitFailed as error:
-                missing = _NOT_THERE.search(error.err)
-                if missing:
-                    return Kin("unknown", f"{self._shown}: commit {missing[1][:12]} not found")
-                raise git_errors.failure(error.err, self._shown) from error
-            kin = _kin(parents, ends, old, new)
+                missing_commit = _MISSING_COMMIT.search(error.err)
+                if missing_commit:
+                    return Kin(
+                        "unknown", f"{self._display_url}: commit {missing_commit[1][:12]} not found"
+                    )
+                raise git_errors.failure(error.err, self._display_url) from error
+            kin = _kin_in_history(parents, boundary, old, new)
             if kin.order != "unknown":
                 break
-            # No parents are missing, or a larger depth did not bring any commits.
-            has_whole_history = not ends or len(parents) == last_count
+            # The server sent the parents of all commits, or no more commits than last time.
+            has_whole_history = not boundary or len(parents) == last_count
             if has_whole_history:
                 break
             last_count = len(parents)
         if not kin.why:
             return kin
-        return replace(kin, why=f"{self._shown}: {kin.why}")
+        return replace(kin, why=f"{self._display_url}: {kin.why}")
 
-    def _commits(self, depth: int, old: str, new: str) -> tuple[_Parents, frozenset[str]]:
-        """Fetch up to `depth` ancestors of these two commits. Return the parents of each, and those
-        whose parents the server did not send.
+    def _parents_of_fetched(
+        self, depth: int, old: str, new: str
+    ) -> tuple[_Parents, frozenset[str]]:
+        """Fetch these two commits with up to `depth` ancestors. Return the parents of each fetched
+        commit, and the boundary: the fetched commits whose parents the server did not send.
 
-        If the server does not send commits by id, these are the commits of all branches and tags.
+        If an id is abbreviated, or the server does not send commits by id, fetch the commits of all
+        branches and tags instead.
         """
         has_whole_ids = len(old) in _WHOLE_ID and len(new) in _WHOLE_ID
         was_fetched_by_id = False
@@ -167,22 +174,22 @@ class _Source:
         if has_whole_ids:
             for commit in (old, new):
                 with suppress(GitFailed):  # the commit was not fetched
-                    self._local("cat-file", "-e", f"{commit}^{{commit}}")
+                    self._run_locally("cat-file", "-e", f"{commit}^{{commit}}")
                     starts.append(commit)
         # One line at a time: a server may have sent a million commits.
-        lines = StringIO(self._local("rev-list", "--parents", "--all", *starts))
+        lines = StringIO(self._run_locally("rev-list", "--parents", "--all", *starts))
         parents = {}
         for line in lines:
             commit, *parents_of_commit = line.split()
             parents[commit] = tuple(parents_of_commit)
-        return parents, self._ends() & parents.keys()
+        return parents, self._boundary() & parents.keys()
 
     def _fetch(self, depth: int, *refs: str) -> bool:
-        """Fetch commits, given ids or refspecs. Return whether the server sends commits by id;
-        if not, given ids were not fetched.
+        """Fetch commits with up to `depth` ancestors. `refs` are commit ids or refspecs. Return
+        whether the server sends commits by id; if not, and `refs` are ids, nothing was fetched.
 
-        If the server does not support the kind of request, another kind is tried. Raises
-        `GitFailed`.
+        If the server redirects, or does not support the kind of request, the fetch is repeated with
+        the new URL or another kind of request. Raises `GitFailed`.
         """
         argv = ["-c", "fetch.negotiationAlgorithm=noop", "fetch", "--quiet", "--no-tags"]
         if self._shallow:
@@ -219,8 +226,8 @@ class _Source:
         return self._by_id
 
     def _switch_request(self, messages: str) -> bool:
-        """Switch to a different kind of request that this server may support. Return whether there
-        is one. `messages` are git's, about the failed request.
+        """Switch to a different kind of request if `messages` (git's, about the failed request) say
+        that the server does not support this one. Return whether there is another kind.
         """
         if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
@@ -232,13 +239,15 @@ class _Source:
             return False
         return True
 
-    def _local(self, *argv: str) -> str:
+    def _run_locally(self, *argv: str) -> str:
         """Return the output of a git command that contacts no server."""
         git_dir = self._folder.complete()
         return self._git.run(*argv, git_dir=git_dir, clock=self._clock).out.decode()
 
-    def _ends(self) -> frozenset[str]:
-        """Return the commits whose parents the server did not send."""
+    def _boundary(self) -> frozenset[str]:
+        """Return the commits whose parents the server did not send. Git lists them in the file
+        `shallow`.
+        """
         path = f"{self._folder.path}/shallow"
         try:
             if os.path.getsize(path) > self._git.bounds.messages:
@@ -253,8 +262,12 @@ class _Source:
             return frozenset()
 
 
-def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
-    """Return the order according to these commits. More commits may resolve an "unknown" order."""
+def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: str) -> Kin:
+    """Return how `new` relates to `old` according to the fetched commits.
+
+    `parents` has the parents of each, and `boundary` are the commits whose parents the server did
+    not send. If the result is "unknown", more commits may show the order.
+    """
     old_id, old_problem = _full_id(parents, old)
     new_id, new_problem = _full_id(parents, new)
     if old_problem or new_problem:
@@ -267,10 +280,10 @@ def _kin(parents: _Parents, ends: frozenset[str], old: str, new: str) -> Kin:
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # One of the two may be among the parents that the server did not send. But the parents of a
-    # common ancestor cannot be one of the two.
+    # One of the two commits may be among the parents that the server did not send. But it cannot be
+    # among the parents of a common ancestor.
     only_in_one_history = old_history ^ new_history
-    if ends & only_in_one_history:
+    if boundary & only_in_one_history:
         return Kin(
             "unknown",
             f"the commits sent by the server do not show which of {old[:12]} and {new[:12]} is"
@@ -296,10 +309,10 @@ def _full_id(parents: _Parents, commit: str) -> tuple[str, str]:
 def _with_ancestors(parents: _Parents, commit: str) -> set[str]:
     """Return the commit and all its ancestors."""
     history = {commit}
-    waiting = [commit]
-    while waiting:
-        for parent in parents.get(waiting.pop(), ()):
+    unvisited = [commit]
+    while unvisited:
+        for parent in parents.get(unvisited.pop(), ()):
             if parent not in history:
                 history.add(parent)
-                waiting.append(parent)
+                unvisited.append(parent)
     return history

@@ -78,15 +78,15 @@ _TRACED = {
     "GIT_TRACE_CURL_NO_DATA": "1",
     "GIT_TRACE_REDACT": "1",
 }
-_HOPS = 5  # redirects followed for one repository
+_MOST_REDIRECTS = 5  # redirects followed for one repository
 _TAIL = 64_000  # bytes of stderr to keep; the cause of an error comes last
-_LAST = 3  # lines of stderr in the error about a stopped command
+_LAST_LINES = 3  # lines of stderr in the error about a stopped command
 _PROGRESS = re.compile(
     "(?:remote: )?(?:Enumerating|Counting|Compressing|Receiving|Resolving|Total) [^:]*[0-9:]"
 )
 NO_FILTER = "filtering not recognized"  # git's message about a server without partial clones
 _PROXIES = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "http_proxy")
-_WARNINGS = 100  # warnings logged in a run
+_MOST_WARNINGS = 100  # warnings logged in a run
 _LONGEST = 1000  # characters of a warning
 
 
@@ -94,16 +94,16 @@ _LONGEST = 1000  # characters of a warning
 class Ran:
     """The output of a git command, including stderr without progress messages."""
 
-    out: bytes
-    err: str
+    out: bytes  # stdout
+    err: str  # stderr
 
 
 @dataclass(frozen=True)
 class Talk:
     """A running git command that responds to requests."""
 
-    ask: IO[bytes]
-    answer: IO[bytes]
+    ask: IO[bytes]  # the command's stdin
+    answer: IO[bytes]  # the command's stdout
     running: Any  # sh.RunningCommand
 
     def end(self) -> None:
@@ -138,35 +138,44 @@ class Git:
         patience: float = 20,
         bounds: Bounds = Bounds(),
     ) -> None:
+        """`environ`: the machine's variables. `protocols`: allowed in addition to `PROTOCOLS`.
+        `rewrites`: (prefix of a URL, its replacement). `access`: the credentials. `configured`: use
+        the user's git configuration, too.
+        """
         self.protocols = PROTOCOLS | protocols
-        self.calls: list[str] = []  # the git commands that were started
+        self.calls: list[str] = []  # the names of all git commands that were started
         self.temporary = environ.get("TMPDIR") or "/tmp"  # noqa: S108 - names in it are random, folders private
         self.stall = stall  # seconds without a byte after which a transfer is stopped
         self.bounds = bounds  # limits on the resources that a server may use
-        self._limit = bounds.limits()
+        self._process_limits = bounds.limits()
         self.patience = patience  # seconds in which to retry requests after the server broke off
         self._rewrites = tuple(rewrites)
         self.log = log
-        self._warned: set[str] = set()
-        self._moved: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
-        self._hops: dict[str, int] = {}
-        self._asks_first: set[str] = set()  # URLs whose server gets credentials only on request
+
+        # What has been learned during the run.
+        self._logged_once: set[str] = set()  # warnings, and URLs warned about; not logged again
+        self._new_urls: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
+        self._redirect_counts: dict[str, int] = {}  # URL → how often it was redirected
+        self._urls_to_ask_first: set[str] = set()  # their servers get credentials only on request
+        self._has_passwd_variables = False  # whether ssh was given a passwd entry
+
+        # What git gets from the machine and the user.
         self._environ = clean_environment(environ, self.protocols)
-        self._pairs = transport(config_pairs(environ)) if configured else []
+        self._settings_from_variables = transport(config_pairs(environ)) if configured else []
         self._full_environ = environ
         self._access = access or Access(environ=environ)
-        self._config = UserConfig(
+        self._user_config = UserConfig(
             lambda *argv: self.run(*argv).out,
             environ if configured else {},
             self._access.given.config_file,
         )
-        self._has_passwd_variables = False  # whether ssh was given a passwd entry
         self._sharing = SshSharing(self.temporary, self._environ)
 
     def url(self, repo: str) -> str:
         """Return the URL to contact for an Application's URL, without any credentials in it.
 
-        Raises `SourceError`.
+        Log a warning, once, about plain http. Raises `SourceError` for a protocol that is not
+        allowed.
         """
         target = self._address(repo)
         is_local = target.protocol == "file"
@@ -178,8 +187,8 @@ class Git:
                 hint=hint,
                 subject=without_login(repo),
             )
-        if target.protocol == "http" and target.url not in self._warned:
-            self._warned.add(target.url)
+        if target.protocol == "http" and target.url not in self._logged_once:
+            self._logged_once.add(target.url)
             self.log(
                 f"warning: {target.url} uses plain http: traffic can be read and modified in"
                 " transit"
@@ -192,18 +201,18 @@ class Git:
         return address_of(rewritten(repo, self._rewrites))
 
     def local(self, url: str) -> Local:
-        """Return "ours" for our repository on this machine, "safe" if it belongs to another user
-        and git is configured to trust it, and "" for a repository elsewhere.
+        """Return whether a repository is on this machine, and whose it is: "ours", "safe" (another
+        user's, but git is configured to trust it), or "" for a repository on a server.
 
-        Raises `RepositoryError` if it belongs to an untrusted user, because git would run its
-        hooks.
+        Raises `RepositoryError` if git does not trust its owner, because git would run its hooks.
         """
         if address_of(url).protocol != "file":
             return ""
         others_folder = owned_by_another(local_folder(url), self._environ)
         if not others_folder:
             return "ours"
-        if is_safe(others_folder, self._config.safe, self._environ.get("HOME", "")):
+        trusted_folders = self._user_config.safe_directories
+        if is_safe(others_folder, trusted_folders, self._environ.get("HOME", "")):
             return "safe"
         message = "git does not trust this local repository: another user owns it"
         hint = (
@@ -213,8 +222,8 @@ class Git:
         raise RepositoryError(message, hint=hint, subject=url)
 
     def login(self, repo: str, *, at_once: bool = False) -> dict[str, str]:
-        """Return the environment for a server: credentials, the user's git settings, and ssh.
-        Credentials are only for their own server.
+        """Return the variables for a git command that contacts the server of `repo`: credentials,
+        the user's git settings, and the ssh command. Credentials are only for their own server.
 
         `at_once`: send the credentials with the first request, until `ask_first` says otherwise.
         This saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
@@ -222,34 +231,37 @@ class Git:
         """
         target = self._address(repo)
         url = target.url
-        rewrites = self._config.rewrites  # if true, git may contact any server instead
+        rewrites = self._user_config.rewrites  # if so, git may contact any server instead
         is_local = target.protocol == "file" and not rewrites
-        logins, pairs = self._logins_and_settings(target)
+        logins, settings = self._logins_and_settings(target)
 
         # Send a login with the first request, if it is certain which one the server gets.
         server = "" if rewrites else origin(url)  # "" means any
-        follow = not sends_header(pairs, server)
-        may_send_at_once = at_once and follow and not rewrites and url not in self._asks_first
+        follow_redirects = not sends_header(settings, server)
+        may_send_at_once = (
+            at_once and follow_redirects and not rewrites and url not in self._urls_to_ask_first
+        )
         login = fitting(logins, url) if may_send_at_once else None
         if login:
             # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
             # header to a redirect's target, so it must not follow redirects.
-            pairs.append(basic_header(login, url))
+            settings.append(basic_header(login, url))
             logins = []
-            follow = False
+            follow_redirects = False
 
         # Turn everything into variables.
-        moved = [(url, self._moved[url])] if url in self._moved else []
-        env = login_environment(pairs, logins, follow=follow, moved=moved)
+        moved_urls = [(url, self._new_urls[url])] if url in self._new_urls else []
+        env = login_environment(settings, logins, follow=follow_redirects, moved=moved_urls)
         env |= self._access.environment()
         # hooks of a local repository do not log in anywhere
-        if not is_local and not self._access.given.alone:
+        may_use_helpers = not is_local and not self._access.given.alone
+        if may_use_helpers:
             # The machine's variables for credential programs, if they are not set yet.
-            helper_variables = of_helpers(self._full_environ, self._config.programs)
+            helper_variables = of_helpers(self._full_environ, self._user_config.programs)
             for name, value in helper_variables.items():
                 if name not in self._environ:
                     env.setdefault(name, value)
-        if target.protocol == "https" and not self._config.to_http:
+        if target.protocol == "https" and not self._user_config.rewrites_to_http:
             # Never go from https to http: plain http could be read and changed in transit.
             env["GIT_ALLOW_PROTOCOL"] = ":".join(sorted(self.protocols - {"http"}))
         return env | self.ssh_environment(url)
@@ -257,21 +269,21 @@ class Git:
     def _logins_and_settings(self, target: Address) -> tuple[list[Login], list[tuple[str, str]]]:
         """Return the logins and the git settings that may be used for this address."""
         logins = [*url_login(target)]
-        pairs = self._settings_pairs()
-        if self._config.rewrites:  # git may contact any server instead
-            logins += self._access.logins("", helped=self._config.helped)
+        settings = self._settings_pairs()
+        if self._user_config.rewrites:  # git may contact any server instead
+            logins += self._access.logins("", helped=self._user_config.has_credentials)
         elif target.protocol in {"https", "http"}:
-            logins += self._access.logins(target.url, helped=self._config.helped)
+            logins += self._access.logins(target.url, helped=self._user_config.has_credentials)
         else:
-            pairs = without_web(pairs)
-        return logins, pairs
+            settings = without_web(settings)
+        return logins, settings
 
     def _settings_pairs(self) -> list[tuple[str, str]]:
-        """Return the user's git settings and ours, without the user's credentials if only ours are
-        used.
+        """Return the user's git settings and ours. If only our credentials may be used (`alone`),
+        the user's are left out.
         """
-        from_files = self._config.pairs
-        from_variables = self._pairs
+        from_files = self._user_config.pairs
+        from_variables = self._settings_from_variables
         if self._access.given.alone:
             from_files = without_credentials(from_files)
             from_variables = without_credentials(from_variables)
@@ -279,18 +291,18 @@ class Git:
 
     def ask_first(self, repo: str, error: GitFailed) -> bool:
         """Return whether a command may have failed because it sent credentials without being asked.
-        If so, later commands send them only when the server asks.
+        If so, remember the URL: later commands send them only when the server asks.
 
-        Some servers reject unknown credentials even for a public repository, and a redirect has to
-        be followed without credentials.
+        `error` is the command's failure. Some servers reject unknown credentials even for a public
+        repository, and a redirect has to be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._asks_first:  # credentials were only sent on request
+        if url in self._urls_to_ask_first:  # credentials were only sent on request
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
             return False
-        self._asks_first.add(url)
+        self._urls_to_ask_first.add(url)
         return True
 
     def redirected(
@@ -301,11 +313,12 @@ class Git:
         git_dir: str,
         clock: Clock,
     ) -> bool:
-        """Return whether the server redirects the repository to a different URL on the same server,
-        and remember that URL.
+        """Return whether the failed command should be repeated, because the server redirects the
+        repository to a different URL on the same server. That URL is remembered.
 
-        This is needed when git must not follow redirects itself, because it would send them a
-        header with a token. Raises `CredentialsError` if the redirect leads to a different server.
+        `error` is the command's failure, and `remote` is its remote in `git_dir`. This is needed
+        when git must not follow redirects itself, because it would send them a header with a token.
+        Raises `CredentialsError` if the redirect leads to a different server.
         """
         if not _REDIRECTED.search(error.err):
             return False
@@ -316,36 +329,36 @@ class Git:
         output = self.run("ls-remote", "--get-url", remote, git_dir=git_dir, env=env).out
         contacted_url = output.decode().strip()
         try:
-            self._traced(remote, git_dir, env, clock)
-        except GitFailed as traced:
-            if not _REDIRECTED.search(traced.err):
+            self._trace_request(remote, git_dir, env, clock)  # the error has the headers
+        except GitFailed as traced_error:
+            if not _REDIRECTED.search(traced_error.err):
                 return False
-            locations = _LOCATION.findall(traced.err)
+            locations = _LOCATION.findall(traced_error.err)
         else:
-            return True  # the server does not redirect any more
+            return True  # the server does not redirect any more, so the command may be repeated
         if not locations:
             return False
 
         # Remember the URL, unless it is on a different server, or is a web page's.
-        shown = without_login(repo)
+        display_url = without_login(repo)
         location = urljoin(f"{contacted_url}{_REFS}", locations[-1])
         if origin(location) != origin(contacted_url):
-            raise _other_server(location, shown)
+            raise _other_server(location, display_url)
         new_url = location.removesuffix(_REFS)
         leads_to_web_page = new_url == location or "?" in new_url or "#" in new_url
         if leads_to_web_page:
             return False
 
-        self._hops[url] = self._hops.get(url, 0) + 1
-        if self._hops[url] > _HOPS:
+        self._redirect_counts[url] = self._redirect_counts.get(url, 0) + 1
+        if self._redirect_counts[url] > _MOST_REDIRECTS:
             raise CredentialsError(
                 "the server redirects in a loop",
                 hint="check the URL",
-                subject=shown,
+                subject=display_url,
             )
-        self._moved[url] = address_of(new_url).url
+        self._new_urls[url] = address_of(new_url).url
         self.log(
-            f"warning: {shown} has moved to {without_login(self._moved[url])}: set repoURL to"
+            f"warning: {display_url} has moved to {without_login(self._new_urls[url])}: set repoURL to"
             " that URL"
         )
         return True
@@ -358,23 +371,24 @@ class Git:
         clock: Clock,
     ) -> bool:
         """Return whether a web server returns a page for the repository, such as a login page."""
-        return _PAGE.search(self._traced(remote, git_dir, env, clock)) is not None
+        return _PAGE.search(self._trace_request(remote, git_dir, env, clock)) is not None
 
-    def _traced(
+    def _trace_request(
         self,
         remote: str,
         git_dir: str,
         env: Mapping[str, str],
         clock: Clock,
     ) -> str:
-        """Ask the server for its HEAD, and return stderr with the headers of its responses.
+        """Ask the server for its HEAD, and return git's stderr, which contains the headers of the
+        server's responses.
 
         Never show this output: git hides Authorization in it, but no other header. Raises
         `GitFailed`.
         """
         argv = ("ls-remote", remote, "HEAD")
-        traced = {**env, **_TRACED}
-        return self.run(*argv, git_dir=git_dir, env=traced, clock=clock).err
+        traced_env = {**env, **_TRACED}
+        return self.run(*argv, git_dir=git_dir, env=traced_env, clock=clock).err
 
     def run(
         self,
@@ -390,12 +404,13 @@ class Git:
     ) -> Ran:
         """Run a command, and return its output.
 
-        `clock`: the time for this and other commands. `program`: a different program to run in the
-        same environment. `meanwhile`: work for the caller to do until a server responds. `stop`:
-        given stderr so far, returns the reason to stop the command, or "". Raises `GitFailed`,
-        `GitEnded` if we stopped the command, or `UnreachableError` if someone else did.
+        `timeout`: seconds, unless a `clock` has the time left for several commands. `program`: a
+        different program to run in the same environment. `meanwhile`: a function to call while the
+        command runs. `stop`: a function that gets stderr so far, and returns the reason to stop the
+        command, or "". Raises `GitFailed`, `GitEnded` if we stopped the command, or
+        `UnreachableError` if someone else did.
         """
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived
         name = _command_name(argv)
         is_transfer = name in _TRANSFERS
         subject = ""
@@ -407,7 +422,7 @@ class Git:
 
         with (
             shutdown.shield(),
-            _files_left(),
+            _explain_open_files(),
             _unnamed_file(git_dir or self.temporary) as stdin_file,
             closing(CapturedOutput()) as out,
             closing(CapturedOutput(_TAIL)) as err,
@@ -437,7 +452,7 @@ class Git:
             why_stopped = self.bounds.passed(messages)
         if why_stopped:
             self._sharing.end()
-            last_lines = "\n".join(messages.splitlines()[-_LAST:])
+            last_lines = "\n".join(messages.splitlines()[-_LAST_LINES:])
             raise GitEnded(name, code, output, f"{last_lines}\n{why_stopped}")
 
         if code == 0:
@@ -449,55 +464,60 @@ class Git:
         raise GitFailed(name, code, output, messages)
 
     def _log_warnings(self, messages: str, subject: str) -> None:
-        """Log each of git's warnings once."""
+        """Log each warning in git's messages once in a run, but at most `_MOST_WARNINGS`."""
         for line in messages.splitlines():
-            if not line.startswith("warning:") or line in self._warned:
+            if not line.startswith("warning:") or line in self._logged_once:
                 continue
-            if len(self._warned) >= _WARNINGS:
+            if len(self._logged_once) >= _MOST_WARNINGS:
                 return
-            self._warned.add(line)
-            # There is another way to read from a server without partial clones, so do not warn.
-            shown = line.removeprefix("warning: ") if NO_FILTER in line else line
+            self._logged_once.add(line)
+            # There is another way to read from a server without partial clones, so do not call
+            # this a warning.
+            text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
-            self.log(f"git: {shown[:_LONGEST]}{about}")
+            self.log(f"git: {text[:_LONGEST]}{about}")
 
     def talk(self, *argv: str, git_dir: str, env: Mapping[str, str] | None = None) -> Talk:
-        """Start a command that reads requests and writes responses until it is closed."""
-        shutdown.check()
-        with shutdown.shield(), _files_left():
-            stdin_end, ask = os.pipe()
-            answer, stdout_end = os.pipe()
+        """Start a git command that reads requests and writes responses until it is closed, such as
+        `git cat-file --batch`.
+        """
+        shutdown.check()  # raises an error if a signal has arrived
+        with shutdown.shield(), _explain_open_files():
+            stdin_end, request_end = os.pipe()
+            response_end, stdout_end = os.pipe()
             with (
-                open(stdin_end, "rb") as into,
-                open(stdout_end, "wb") as out,
-                open(os.devnull, "wb") as err,
+                open(stdin_end, "rb") as child_stdin,
+                open(stdout_end, "wb") as child_stdout,
+                open(os.devnull, "wb") as child_stderr,
             ):
-                running = self._start(argv, git_dir, env, (into, out, err))
-            return Talk(open(ask, "wb"), open(answer, "rb"), running)
+                running = self._start(argv, git_dir, env, (child_stdin, child_stdout, child_stderr))
+            return Talk(open(request_end, "wb"), open(response_end, "rb"), running)
 
     def failure(self, repo: str, messages: str, subject: str) -> TaskError:
-        """Return the error that git's messages mean for a repository. The hint may depend on the
-        configured credentials.
+        """Return the error that git's `messages` mean for the repository `repo`. The hint may
+        depend on the configured credentials. `subject` is the repository in the error.
         """
-        target = self._address(repo)
+        address = self._address(repo)
         credentials = self._access.given
-        logins = [*url_login(target), *credentials.spare, *credentials.logins]
-        login = fitting(logins, target.url)  # that git would send
+        logins = [*url_login(address), *credentials.spare, *credentials.logins]
+        login = fitting(logins, address.url)  # the one that git would send
         configured_prefixes = dict.fromkeys(login.prefix for login in credentials.logins)
         return failure(
             messages,
             subject,
             scopes=tuple(configured_prefixes),
             token=login.password if login else Secret(""),
-            host=split(target.url).host,
+            host=split(address.url).host,
             proxied=any(self._environ.get(variable) for variable in _PROXIES),
         )
 
     def ssh_environment(self, url: str) -> dict[str, str]:
-        """Return the variables with which ssh runs without prompts: from the options, or else from
-        the user's configuration. Empty if ssh is not used, or the environment has its own command.
+        """Return the variables that make git run ssh without prompts.
+
+        The ssh command comes from the options, else from the user's git configuration, else it is
+        ours. Return {} if ssh is not used, or if the machine's variables set the ssh command.
         """
-        may_use_ssh = address_of(url).protocol == "ssh" or self._config.rewrites
+        may_use_ssh = address_of(url).protocol == "ssh" or self._user_config.rewrites
         if not may_use_ssh:
             return {}
         # ssh refuses to run without a passwd entry, so it and its parent process get one
@@ -508,8 +528,8 @@ class Git:
         if not is_from_options:
             if "GIT_SSH_COMMAND" in self._environ or "GIT_SSH" in self._environ:
                 return {}
-            if self._config.ssh_command:
-                return {"GIT_SSH_COMMAND": self._config.ssh_command}
+            if self._user_config.ssh_command:
+                return {"GIT_SSH_COMMAND": self._user_config.ssh_command}
         parts = split(as_ssh_url(url))
         server = f"{parts.login}@{parts.authority}"
         return {
@@ -540,15 +560,15 @@ class Git:
         try:
             program = sh.Command(name, folders)
         except sh.CommandNotFound as error:
-            wanted = "git 2.31 or newer" if name == "git" else name
-            raise UsageError(f"{name} is not installed", hint=f"install {wanted}") from error
+            requirement = "git 2.31 or newer" if name == "git" else name
+            raise UsageError(f"{name} is not installed", hint=f"install {requirement}") from error
         # Always set, because a step may start in a folder with a broken or malicious `.git/config`.
         environ = {
             **self._environ,
             **(env or {}),
             "GIT_DIR": git_dir or os.devnull,
         }
-        limit = self._limit if name == "git" else None
+        limit = self._process_limits if name == "git" else None
         try:
             return start(program, argv, environ, files, limit)
         except ValueError as error:  # sh did not get a report from the new process
@@ -556,7 +576,9 @@ class Git:
 
     @staticmethod
     def _exit_code_of(running: Any, watch: Watch, meanwhile: Callable[[], object] | None) -> int:
-        """Wait for the exit code. If the wait is interrupted, stop the process as well."""
+        """Call `meanwhile`, then wait until the process has ended, and return its exit code. If the
+        wait is interrupted, stop the process as well.
+        """
         try:
             with shutdown.ending(watch.end):
                 if meanwhile:
@@ -607,8 +629,8 @@ def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
 
 
 @contextmanager
-def _files_left() -> Iterator[None]:
-    """Raise our own error if the block has too many open files.
+def _explain_open_files() -> Iterator[None]:
+    """Turn the error about too many open files in this block into our own error.
 
     Starting a process takes a dozen of them for a moment.
     """

@@ -71,68 +71,74 @@ class Access:
         given: Credentials | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        self.given = given or Credentials()
+        self.given = given or Credentials()  # what is configured
         self._environ = environ or {}
         self._lock = Lock()
-        self._folder = ""
-        self._app_login: Login | None = None
+        # All of these are set when they are first needed.
+        self._folder = ""  # the private folder for copies
+        self._app_login: Login | None = None  # with the GitHub App's token
         self._pairs: list[tuple[str, str]] | None = None
-        self._ssh = ""
+        self._ssh = ""  # the ssh command
 
     def logins(self, url: str = "", *, helped: bool) -> tuple[Login, ...]:
-        """Return the logins for this URL ("" means any), each with the server that it may be sent
-        to.
+        """Return the logins for this URL ("" means any URL), each with the server that it may be
+        sent to.
 
-        These are the configured ones, with the GitHub App's token if the URL may be on its server.
-        If nothing is configured, it is the CI system's own token. `helped`: the user's git
-        configuration has its own logins. Raises the errors of `task.git.github_app`.
+        These are the configured logins, and the token of the configured GitHub App if the URL may
+        be on its server. If there is neither, it is the CI system's own token, unless the user's
+        git configuration has credentials (`helped`). Raises the errors of `task.git.github_app`.
         """
         credentials = self.given
         if credentials.app is None:
-            if credentials.logins or helped:
-                return credentials.logins
-            return credentials.spare
+            has_other_logins = bool(credentials.logins) or helped
+            return credentials.logins if has_other_logins else credentials.spare
         may_be_app_server = not url or url.lower().startswith(credentials.app_server.lower())
         if not may_be_app_server:
             return credentials.logins
         with self._lock:
-            if self._app_login is None:
-                self._app_login = credentials.app(self._bundle())
+            if self._app_login is None:  # request the App's token only once
+                self._app_login = credentials.app(self._ca_bundle())
             return (self._app_login, *credentials.logins)
 
     def pairs(self) -> list[tuple[str, str]]:
-        """Git's settings for the server, apart from credentials. Some are secret."""
+        """Return git's (key, value) settings for the server, besides logins. Some are secret."""
         with self._lock:
             if self._pairs is None:
                 self._pairs = []
                 if self.given.pairs:
-                    self._pairs = self.given.pairs(self._private())
+                    self._pairs = self.given.pairs(self._private_folder())
             return self._pairs
 
     def environment(self) -> dict[str, str]:
-        """Return the variables for trusted certificate authorities,
-        and for servers without a proxy.
+        """Return the variables that git needs besides logins: the configured ones, the file with
+        the trusted certificate authorities, and, if only our credentials may be used (`alone`), a
+        home without others.
         """
         env = dict(self.given.variables)
         with self._lock:
             if self.given.alone:
                 # curl sends the credentials from ~/.netrc to the server
-                env |= {"HOME": self._private(), "GIT_ASKPASS": ""}
-            bundle = self._bundle()
+                env |= {"HOME": self._private_folder(), "GIT_ASKPASS": ""}
+            bundle = self._ca_bundle()
             if bundle:
                 env["GIT_SSL_CAINFO"] = bundle
         return env
 
     def ssh(self) -> tuple[str, bool]:
-        """Return the ssh command, and whether options asked for it."""
+        """Return the ssh command, such as `ssh -F …/config -o BatchMode=yes`, and whether its keys
+        or known hosts come from options.
+
+        On the first call, the files for ssh are copied to the private folder: those from options,
+        or else those in `~/.ssh`, if ssh itself would not find that folder.
+        """
         is_from_options = self.given.ssh is not None
         with self._lock:
             if not self._ssh:
                 files = self.given.ssh
                 home = self._environ.get("HOME", "")
                 if files is None and needs_own_files(home):
-                    files = collect(AccessOptions(), Secret(""), home)
-                self._ssh = write(files, self._private()) if files else PLAIN
+                    files = collect(AccessOptions(), Secret(""), home)  # as if no option were set
+                self._ssh = write(files, self._private_folder()) if files else PLAIN
             return self._ssh, is_from_options
 
     def passwd_variables(self) -> dict[str, str]:
@@ -140,7 +146,7 @@ class Access:
         if passwd_home() is not None:
             return {}
         with self._lock:
-            return write_passwd_entry(self._private(), self._environ.get("HOME", ""))
+            return write_passwd_entry(self._private_folder(), self._environ.get("HOME", ""))
 
     def close(self) -> None:
         """Remove all copies."""
@@ -150,13 +156,13 @@ class Access:
             self._folder = self._ssh = ""
             self._app_login = self._pairs = None
 
-    def _bundle(self) -> str:
-        """Return the path of a file with the configured authorities and the machine's, because a
-        run may contact servers of both kinds. "" if none are configured.
+    def _ca_bundle(self) -> str:
+        """Return the path of a file with the configured certificate authorities and the machine's,
+        because a run may contact servers of both kinds. Return "" if none are configured.
         """
         if not self.given.certificates:
             return ""
-        path = os.path.join(self._private(), "ca.pem")
+        path = os.path.join(self._private_folder(), "ca.pem")
         if not os.path.exists(path):
             candidates = (
                 self._environ.get("GIT_SSL_CAINFO", ""),
@@ -170,8 +176,8 @@ class Access:
                 file.write(f"\n{self.given.certificates}\n".encode())
         return path
 
-    def _private(self) -> str:
-        """Return the private folder, which is created if needed."""
+    def _private_folder(self) -> str:
+        """Return the folder for copies that only this user can read. It is created if needed."""
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
         return self._folder
@@ -182,23 +188,23 @@ _GITHUB = "https://github.com"
 _TOKEN_USERS = (("gitlab", "oauth2"), ("bitbucket", "x-token-auth"))
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 _ATLASSIAN_USER = "x-bitbucket-api-token-auth"
-_SHOW = "specify the server: --git-credentials-url https://git.example.com/"
+_NAME_THE_SERVER = "specify the server: --git-credentials-url https://git.example.com/"
 
 
 def access_of(options: AccessOptions, environ: Mapping[str, str]) -> Access:
     """Read and check all configured credentials. No server is contacted. Raises `UsageError`."""
-    logins = _logins_given(options, environ)
+    logins = _configured_logins(options, environ)
     github = environ.get("GITHUB_SERVER_URL", "").strip().rstrip("/")
-    github_token = _secret(environ, "GITHUB_TOKEN")
-    own_logins = []  # of the CI system
+    github_token = _secret_variable(environ, "GITHUB_TOKEN")
+    own_logins = []  # with the CI system's own token
     if github_token and github.startswith("https://"):
         own_logins.append(Login(github, _TOKEN_USER, github_token))
-    ssh_key = _secret(environ, "IMAGE_UPDATE_SSH_KEY")
+    ssh_key = _secret_variable(environ, "IMAGE_UPDATE_SSH_KEY")
     config_file, credentials_file = _tekton_files(options.basic_auth_directory)
     credentials = Credentials(
         logins=(*_stored_logins(credentials_file), *logins),
         spare=tuple(own_logins),
-        app=_app(options, environ),
+        app=_app_login_function(options, environ),
         app_server=github or _GITHUB,
         ssh=_ssh_files(options, ssh_key, environ.get("HOME", "")),
         certificates=certificates(options.ca_file),
@@ -208,35 +214,42 @@ def access_of(options: AccessOptions, environ: Mapping[str, str]) -> Access:
 
 
 def _ssh_files(options: AccessOptions, key: Secret, home: str) -> SshFiles | None:
-    """Return the configured files for ssh, or None if nothing is configured. `key` comes from a
-    variable.
+    """Return the files for ssh that the options and `key` configure, or None if they configure
+    nothing. `key` is the private key from a variable.
     """
     with suppress(OSError):  # `collect` reports a folder that cannot be read
         if os.path.isdir(options.ssh_directory) and not os.listdir(options.ssh_directory):
             # Kubernetes mounts a missing optional secret as an empty folder
             options = replace(options, ssh_directory="")
-    sets_key = key or options.ssh_key_file or options.ssh_directory
-    sets_known_hosts = options.ssh_known_hosts_file or options.ssh_host_key
+    sets_key = bool(key or options.ssh_key_file or options.ssh_directory)
+    sets_known_hosts = bool(options.ssh_known_hosts_file or options.ssh_host_key)
     if not sets_key and not sets_known_hosts:
         return None
     return collect(options, key, home)
 
 
-def _logins_given(options: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
-    """Return a login with the configured password for each of its servers."""
+def _configured_logins(options: AccessOptions, environ: Mapping[str, str]) -> list[Login]:
+    """Return a login with the configured password or token for each server that it is for. Return
+    [] if none is configured.
+
+    Raises `UsageError` if there is a password, but no server for it.
+    """
     prefixes = _login_scope(options, environ)
     user, password = _password(options, environ)
     if not password:
         return []
     if not prefixes:
-        raise UsageError("a password or token is set, but not the server it is for", hint=_SHOW)
+        raise UsageError(
+            "a password or token is set, but not the server it is for", hint=_NAME_THE_SERVER
+        )
     return [Login(url, user or _token_user(url, password), password) for url in prefixes]
 
 
 def _tekton_files(folder: str) -> tuple[str, str]:
-    """Return the paths of `.gitconfig` and `.git-credentials` in a Tekton folder, or "".
+    """Return the paths of `.gitconfig` and `.git-credentials` in a Tekton folder. A path is "" if
+    there is no such file.
 
-    Raises `UsageError` if git could not read the config.
+    Raises `UsageError` if git could not read the `.gitconfig`.
     """
     names = _names_in_folder(folder)
     credentials_file = ""
@@ -248,14 +261,14 @@ def _tekton_files(folder: str) -> tuple[str, str]:
     try:
         check_file(config_file)  # git will read it
     except OSError as error:
-        why = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
-        raise UsageError(why, hint="make it a readable file") from None
+        message = f"--basic-auth-directory: cannot read {config_file!r}: {error.strerror}"
+        raise UsageError(message, hint="make it a readable file") from None
     return config_file, credentials_file
 
 
 def _login_scope(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the URL prefixes that a login may be sent to: the given ones, else the CI system's
-    server. Raises `UsageError`.
+    """Return the URL prefixes that a login may be sent to: the values of `--git-credentials-url`,
+    else the CI system's server. Raises `UsageError` for a value that is not such a prefix.
     """
     for url in options.git_credentials_url:
         if not _is_web_prefix(url):
@@ -295,14 +308,15 @@ def _token_user(url: str, token: Secret) -> str:
 
 
 def _password(options: AccessOptions, environ: Mapping[str, str]) -> tuple[str, Secret]:
-    """Return (user, password or token) from the only source that is set.
+    """Return (user, password or token) from the only source that is set: a variable, a file, or a
+    folder. Both are empty if there is none.
 
-    The password may be empty.
+    Raises `UsageError` if two sources are set, or a user without a password.
     """
     user = options.git_username
     passwords: dict[str, Secret] = {}  # from each source that is set, by variable or option
     for variable in ("IMAGE_UPDATE_GIT_TOKEN", "IMAGE_UPDATE_GIT_PASSWORD"):
-        secret = _secret(environ, variable)
+        secret = _secret_variable(environ, variable)
         if secret:
             passwords[variable] = secret
     if options.git_password_file:
@@ -340,11 +354,14 @@ def _stored_logins(path: str) -> tuple[Login, ...]:
     return tuple(reversed(logins))  # the first one must win, but git prefers the last one
 
 
-def _app(options: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], Login] | None:
-    """Return the function that gets the GitHub App's token, given a CA file. None if no App is
-    configured.
+def _app_login_function(
+    options: AccessOptions, environ: Mapping[str, str]
+) -> Callable[[str], Login] | None:
+    """Return the function that gets the GitHub App's token, or None if no App is configured.
+
+    The function takes the path of a CA file. Raises `UsageError` for an incomplete configuration.
     """
-    key = _secret(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
+    key = _secret_variable(environ, "IMAGE_UPDATE_GITHUB_APP_KEY")
     if options.github_app_key_file:
         key = Secret(_text_of_file(options.github_app_key_file, "--github-app-key-file"))
     required = (options.github_app_id, options.github_app_installation_id, bool(key))
@@ -369,15 +386,22 @@ def _app(options: AccessOptions, environ: Mapping[str, str]) -> Callable[[str], 
     def login(ca_file: str) -> Login:
         # A variable may have the key in one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
-        app = App(options.github_app_id, options.github_app_installation_id, Secret(key_text), api)
+        app = App(
+            id=options.github_app_id,
+            installation=options.github_app_installation_id,
+            key=Secret(key_text),
+            api=api,
+        )
         return Login(server, _TOKEN_USER, token(app, ca_file))
 
     return login
 
 
 def certificates(path: str) -> str:
-    """Return the certificates in a file, or in all files of a folder (a mounted ConfigMap, possibly
-    empty).
+    """Return the text of the certificates in a file, or in all files of a folder (a mounted
+    ConfigMap, possibly empty). Return "" if `path` is "".
+
+    Raises `UsageError` if files contain no certificate.
     """
     if not path:
         return ""
@@ -412,7 +436,7 @@ def _names_in_folder(folder: str, option: str = "--basic-auth-directory") -> fro
     return frozenset(name for name in names if not name.startswith(".."))
 
 
-def _secret(environ: Mapping[str, str], name: str) -> Secret:
+def _secret_variable(environ: Mapping[str, str], name: str) -> Secret:
     """Return the secret in a variable. Raises `UsageError` if it has several lines and is not a
     key.
     """

@@ -26,7 +26,7 @@ from task.urls import origin, split
 # Of the machine's GIT_*, keep only the variables that say how to reach servers. The others would
 # make git use other repositories or identities, or change its output (GIT_DIR, GIT_INDEX_FILE,
 # GIT_TRACE, GIT_AUTHOR_NAME, ...).
-_KEPT = frozenset({
+_KEPT_VARIABLES = frozenset({
     "GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_SSH_VARIANT", "GIT_EXEC_PATH",
     "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM", "GIT_HTTP_USER_AGENT", "GIT_HTTP_PROXY_AUTHMETHOD",
     "GIT_PROXY_COMMAND", "GIT_PROXY_SSL_CAINFO", "GIT_PROXY_SSL_CERT", "GIT_PROXY_SSL_KEY",
@@ -34,9 +34,9 @@ _KEPT = frozenset({
     "GIT_SSL_NO_VERIFY", "GIT_SSL_VERSION", "GIT_SSL_CIPHER_LIST",
 })  # fmt: skip
 # These would change git's messages, or open a prompt on a screen.
-_DROPPED = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
-_PROGRAMS = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
-_CONFIG_KEPT = (
+_DROPPED_VARIABLES = frozenset({"LANGUAGE", "SSH_ASKPASS", "DISPLAY"})
+_PROGRAM_VARIABLES = ("GIT_ASKPASS", "GIT_SSH", "GIT_SSH_COMMAND", "GIT_PROXY_COMMAND")
+_SERVER_SETTINGS = (
     "credential.", "http.", "url.", "ssh.", "core.sshcommand", "core.askpass", "core.gitproxy", "safe.directory",
 )  # fmt: skip
 _SETTINGS = {
@@ -51,13 +51,13 @@ _SETTINGS = {
     "LC_ALL": "C",
 }
 _NO_FILES = {"GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1"}
-_SYSTEM = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
+_SYSTEM_FILES = ("/etc/gitconfig", "/usr/local/etc/gitconfig", "/opt/homebrew/etc/gitconfig")
 # A credential helper without a program: a shell function that prints two variables.
 _LOGIN_HELPER = (
     '!f() {{ test "$1" = get && printf "username=%s\\npassword=%s\\n"'
     ' "$IMAGE_UPDATE_LOGIN_USER_{0}" "$IMAGE_UPDATE_LOGIN_PASSWORD_{0}"; }}; f'
 )
-_LOGS_IN = frozenset({"extraheader", "cookiefile", "emptyauth"})
+_HEADERS_AND_COOKIES = frozenset({"extraheader", "cookiefile", "emptyauth"})
 Pairs = Sequence[tuple[str, str]]  # git's settings, as key and value
 
 
@@ -79,7 +79,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     signing programs do not need.
     """
     server_variables = {}
-    for name in _KEPT:
+    for name in _KEPT_VARIABLES:
         value = environ.get(name, "")
         # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
         if value.strip():
@@ -94,32 +94,32 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
 
 
 def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
-    """Return the variables that credential programs may need. `programs` is their configuration.
+    """Return the variables that credential programs, such as credential helpers, may need.
 
-    Variables that would change git's own behavior are left out: of GIT_*, only those like
-    GIT_PASSWORD are kept.
+    `programs` are the configured programs. Variables that would change git's own behavior are left
+    out: of GIT_*, only those like GIT_PASSWORD are kept.
     """
-    programs_from_variables = [environ[name] for name in _PROGRAMS if name in environ]
+    programs_from_variables = [environ[name] for name in _PROGRAM_VARIABLES if name in environ]
     variables = child_environment(environ, (*programs, *programs_from_variables))
-    kept = {}
+    helper_variables = {}
     for name, value in variables.items():
-        if name in _DROPPED or name.startswith("GIT_CONFIG_"):
-            continue
-        if is_secret(name) or not name.startswith("GIT_"):
-            kept[name] = value
-    return kept
+        changes_git = name in _DROPPED_VARIABLES or name.startswith("GIT_CONFIG_")
+        is_for_programs = is_secret(name) or not name.startswith("GIT_")
+        if is_for_programs and not changes_git:
+            helper_variables[name] = value
+    return helper_variables
 
 
 def configuration_files(environ: Mapping[str, str]) -> list[str]:
-    """Return the files that may contain the system's and the user's configuration.
+    """Return the paths of the files that may contain the system's and the user's git configuration.
 
-    The last one wins.
+    They need not exist. The last one wins.
     """
     files: list[str] = []
     ignores_system = environ.get("GIT_CONFIG_NOSYSTEM", "").lower() in {"1", "true", "yes", "on"}
     if not ignores_system:
         system_file = environ.get("GIT_CONFIG_SYSTEM")
-        files += [system_file] if system_file else _SYSTEM
+        files += [system_file] if system_file else _SYSTEM_FILES
     users_file = environ.get("GIT_CONFIG_GLOBAL")
     if users_file:
         return [*files, users_file]
@@ -130,11 +130,13 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
 
 def transport(pairs: Pairs) -> list[tuple[str, str]]:
     """Keep only the server settings: credentials, URLs, http, and ssh."""
-    return [(key, value) for key, value in pairs if key.lower().startswith(_CONFIG_KEPT)]
+    return [(key, value) for key, value in pairs if key.lower().startswith(_SERVER_SETTINGS)]
 
 
 def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the settings from variables (`GIT_CONFIG_COUNT`)."""
+    """Return git's settings from the variables `GIT_CONFIG_COUNT`, `GIT_CONFIG_KEY_0`,
+    `GIT_CONFIG_VALUE_0`, and so on.
+    """
     count_text = environ.get("GIT_CONFIG_COUNT", "")
     count = int(count_text) if count_text.isdigit() else 0
     return [
@@ -144,8 +146,9 @@ def config_pairs(environ: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def sends_header(pairs: Pairs, server: str) -> bool:
-    """Return whether `http.extraHeader` is set for a server (its origin), or for any server if
-    `server` is "".
+    """Return whether the settings contain `http.extraHeader` for a server.
+
+    `server` is its origin, such as `https://git.example.com`; "" means any server.
     """
     for key, value in pairs:
         section, _, name = key.rpartition(".")  # "http.<url>", or "http" for any URL
@@ -165,15 +168,15 @@ def without_credentials(pairs: Pairs) -> list[tuple[str, str]]:
 
     A client certificate is not secret.
     """
-    kept = []
+    other_pairs = []
     for key, value in pairs:
         lower_key = key.lower()
         _, _, name = lower_key.rpartition(".")
         is_credential = lower_key.startswith(("credential.", "core.askpass"))
-        is_header_or_cookie = lower_key.startswith("http.") and name in _LOGS_IN
+        is_header_or_cookie = lower_key.startswith("http.") and name in _HEADERS_AND_COOKIES
         if not is_credential and not is_header_or_cookie:
-            kept.append((key, value))
-    return kept
+            other_pairs.append((key, value))
+    return other_pairs
 
 
 def without_web(pairs: Pairs) -> list[tuple[str, str]]:
@@ -210,15 +213,16 @@ def login_environment(
     follow: bool = True,
     moved: Sequence[tuple[str, str]] = (),
 ) -> dict[str, str]:
-    """Return the variables for the settings in `pairs` and the logins, each for its own URLs only.
+    """Return the variables that pass the settings in `pairs` and the logins to git. They are
+    variables, because command arguments must not contain secrets.
 
-    Command arguments do not contain secrets. A later login replaces an earlier one, and one from
-    the settings, if both match. The settings' helpers are replaced too, so that they do not store
+    Each login is for its own URLs only. If several match, the last login wins, and logins win over
+    the settings' own. The settings' helpers are replaced too, so that they do not store
     credentials.
 
     Without `follow`, git does not follow redirects. It would send `http.extraHeader` with every
-    request after the first, wherever the first was redirected to. `moved`: URLs, and the current
-    URLs of these repositories.
+    request after the first, wherever the first was redirected to. `moved`: (old URL, new URL) of
+    repositories.
     """
     variables: dict[str, str] = {}
     settings = [*pairs]
@@ -242,7 +246,9 @@ def login_environment(
 
 
 def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
-    """Return git's settings for a login. `helper` is the credential helper that prints it."""
+    """Return git's settings for a login: its username, and the credential helper that prints it
+    (`helper`), for each of its URLs.
+    """
     # Git compares whole path segments, so a repository's URL is needed with and without `.git`.
     prefixes = [login.prefix]
     path = split(login.prefix).path.lstrip("/")
@@ -259,7 +265,9 @@ def _login_settings(login: Login, helper: str) -> list[tuple[str, str]]:
 
 
 def url_login(target: Address) -> tuple[Login, ...]:
-    """Return the login in a URL, for the URL's server."""
+    """Return the login in a repository's URL, for the URL's server only. Empty if the URL has none,
+    or is not https or http.
+    """
     if not target.user or target.protocol not in {"https", "http"}:
         return ()
     scheme, _, host_and_path = target.url.partition("://")
@@ -279,7 +287,7 @@ class UserConfig:
         environ: Mapping[str, str],
         extra_file: str = "",
     ) -> None:
-        self._run = run
+        self._run_git = run
         self._environ = environ  # if empty, no configuration is used
         self._extra_file = extra_file  # a configuration file for this run only
 
@@ -293,9 +301,9 @@ class UserConfig:
         files = configuration_files(self._environ) if self._environ else []
         for path in files:
             if os.path.isfile(path) and os.access(path, os.R_OK):
-                pairs += self._list(path)
-        if self._extra_file:
-            for key, value in self._list(self._extra_file):
+                pairs += self._pairs_in_file(path)
+        if self._extra_file:  # all settings but its credential helpers
+            for key, value in self._pairs_in_file(self._extra_file):
                 if not _is_helper(key):
                     pairs.append((key, value))
         return pairs
@@ -303,17 +311,19 @@ class UserConfig:
     @property
     def rewrites(self) -> bool:
         """Whether the configuration rewrites URLs, such as https to ssh."""
-        return any(key.lower().startswith("url.") for key, _ in self._all)
+        return any(key.lower().startswith("url.") for key, _ in self._all_pairs)
 
     @property
-    def to_http(self) -> bool:
+    def rewrites_to_http(self) -> bool:
         """Whether a URL may be rewritten to plain http."""
-        return any(key.lower().startswith("url.http://") for key, _ in self._all)
+        return any(key.lower().startswith("url.http://") for key, _ in self._all_pairs)
 
     @property
-    def helped(self) -> bool:
+    def has_credentials(self) -> bool:
         """Whether the configuration has its own credentials."""
-        return any(_is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all)
+        return any(
+            _is_helper(key) or key.lower().endswith(".extraheader") for key, _ in self._all_pairs
+        )
 
     @property
     def programs(self) -> list[str]:
@@ -321,7 +331,7 @@ class UserConfig:
         a password.
         """
         programs = []
-        for key, value in self._all:
+        for key, value in self._all_pairs:
             if value and _is_helper(key):
                 # "!" starts a shell command, and "/" a path; any other value is a short name
                 is_short_name = not value.startswith(("!", "/"))
@@ -332,28 +342,28 @@ class UserConfig:
         return programs
 
     @property
-    def safe(self) -> list[str]:
+    def safe_directories(self) -> list[str]:
         """The trusted local repositories of other users, as git lists them."""
-        return [value for key, value in self._all if key.lower() == "safe.directory"]
+        return [value for key, value in self._all_pairs if key.lower() == "safe.directory"]
 
     @property
     def ssh_command(self) -> str:
         """The ssh command, or ""."""
-        for key, value in reversed(self._all):  # the last one wins
+        for key, value in reversed(self._all_pairs):  # the last one wins
             if key.lower() == "core.sshcommand":
                 return value
         return ""
 
     @cached_property
-    def _all(self) -> list[tuple[str, str]]:
-        """Add the settings from variables, which git reads on its own."""
+    def _all_pairs(self) -> list[tuple[str, str]]:
+        """All settings: those from files, and those from variables, which git reads on its own."""
         return [*self.pairs, *config_pairs(self._environ)]
 
-    def _list(self, path: str) -> list[tuple[str, str]]:
+    def _pairs_in_file(self, path: str) -> list[tuple[str, str]]:
         """Return the server settings in a file and the files that it includes."""
         argv = ("config", "--file", path, "--includes", "--null", "--list")
         try:
-            output = self._run(*argv).decode("utf-8", "replace")
+            output = self._run_git(*argv).decode("utf-8", "replace")
         except GitFailed as error:
             hint = "fix it, or ignore it with --no-git-config"
             raise CredentialsError(
@@ -380,8 +390,8 @@ Local = Literal["", "ours", "safe"]
 
 
 def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
-    """Return the folder of a repository that belongs to a different user; "" if it is ours or not a
-    repository.
+    """Return the git folder of the repository at `path` if it belongs to a different user. Return
+    "" if it is ours, or not a repository.
     """
     our_user_ids = {os.geteuid()}
     # like git: root through sudo still counts as that user
@@ -407,10 +417,10 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
 
 
 def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
-    """Return whether one of the `safe.directory` settings covers that folder, or the worktree that
-    it belongs to.
+    """Return whether the values of `safe.directory` make git trust a git folder, or the worktree
+    that it belongs to. A value is a path, a path with `/*` at the end, or `*`.
     """
-    safe = False
+    is_trusted = False
     for value in settings:
         path = value
         if value.startswith("~/"):
@@ -418,7 +428,7 @@ def is_safe(folder: str, settings: Sequence[str], home: str) -> bool:
         names_folder = path.rstrip("/") in (folder, folder.removesuffix("/.git"))
         names_parent = path.endswith("/*") and folder.startswith(path.removesuffix("*"))
         if not value:  # an empty value cancels the earlier ones
-            safe = False
+            is_trusted = False
         elif path == "*" or names_folder or names_parent:
-            safe = True
-    return safe
+            is_trusted = True
+    return is_trusted

@@ -27,14 +27,14 @@ from task.retry import NotDoneError
 from task.secret import Secret
 from task.text import blanked, without_logins
 
-_LINES = 12
-_CHARACTERS = 1500
+_LINES = 12  # of git's output in a message
+_CHARACTERS = 1500  # of git's output in a message
 _TEXT = 64_000
 _LINE = 2000  # characters to read: at the end of the output, and at the beginning of a line
 
 
 class GitFailed(Exception):
-    """A git command failed. The caller knows its purpose."""
+    """A git command failed. Callers turn this into an error that says what it was for."""
 
     def __init__(self, command: str, code: int, out: bytes, err: str) -> None:
         super().__init__(f"git {command} exited with {code}")
@@ -70,8 +70,9 @@ def _has_words(text: str, words: str) -> bool:
 
 @cache
 def _compiled_words(words: str) -> re2._Regexp:
-    """RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a
-    server.
+    """Return the compiled regular expression, which ignores case.
+
+    RE2 takes linear time: Python's own patterns took 19 seconds for a 60 KB line from a server.
     """
     options = re2.Options()
     options.case_sensitive = False
@@ -297,13 +298,14 @@ _NOISE = _any(
 
 
 def _meaning_of(output: str) -> Meaning | None:
-    """Return the first row of the table that matches git's output, or None."""
+    """Return the first row of the table `FAILURES` that matches git's output, or None."""
     for meaning in FAILURES:
         if not _has_words(output, meaning.words):
             continue
         # The host that could not be reached may be a proxy's.
         hosts = _CONNECTS.search(output) if meaning.message == _UNREACHED else None
-        if hosts and hosts["of_url"] != hosts["connected_to"]:
+        used_proxy = hosts is not None and hosts["of_url"] != hosts["connected_to"]
+        if used_proxy:
             return _PROXY_FAILED
         return meaning
     return None
@@ -318,7 +320,8 @@ def failure(
     *,
     proxied: bool = False,
 ) -> TaskError:
-    """Return the error that git's output means when git could not reach or read a repository.
+    """Return the error that git's output (`stderr`) means when git could not reach or read a
+    repository. `subject` is the repository in the error.
 
     `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
     at `host`. `proxied`: the environment sets a proxy.
@@ -365,8 +368,8 @@ def failure(
 def broke_off(stderr: str) -> str:
     """Return the problem with the server or the connection if a retry may succeed, else "".
 
-    After a long silence, a retry is not worth it, because the run has already waited for the
-    server.
+    `stderr` is the output of the git command that failed. After a long silence, a retry is not
+    worth it, because the run has already waited for the server.
     """
     output = _cleaned_output(stderr)
     meaning = _meaning_of(output)
@@ -389,9 +392,10 @@ def refusal(
 ) -> TaskError | Outpaced:
     """Return the error that a rejected push means.
 
-    `status` is its line in `push --porcelain`, or "" if there was none. After an
-    `UnreachableError`, it is unknown whether the push arrived. `forced`: a head branch was to be
-    replaced, so a "non-fast-forward" from the server is a rule, not a race.
+    `status` is the branch's line in git's output with `--porcelain`, which ends with a reason such
+    as `[remote rejected] (hook declined)`, or "" if there was none. `forced`: a head branch was to
+    be replaced, so a "non-fast-forward" from the server is a rule, not a race. After an
+    `UnreachableError`, it is unknown whether the push arrived.
     """
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")
@@ -436,7 +440,10 @@ def refusal(
 
 
 def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> str:
-    """Return what to do about the rule for which a server rejected a push to `subject`."""
+    """Return the hint for a push that the server rejected because of a rule. `reason` is the
+    server's, `subject` is `repository@branch`, and `forced` means that the push was to replace a
+    head branch.
+    """
     if "-memory/" in subject:
         return (
             "allow this user to create, force-push, and delete the branch, which stores holds and"
@@ -470,25 +477,31 @@ def is_in_merge_queue(message: str) -> bool:
 
 
 def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
-    """Return whether a push was rejected because another push came first."""
+    """Return whether a push was rejected because another push came first.
+
+    `reason` is the server's, in the status line, and `stderr` may have more of its messages.
+    `forced` means that the push was to replace a head branch.
+    """
     without_names = re.sub(r"'[^']*'", "", reason)  # a branch may be named "policy"
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
         return False
+    if _has_words(reason, _RACE):
+        return True
     # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.
-    return _has_words(reason, _RACE) or ("failure" in reason and _has_words(stderr, _RACE))
+    return "failure" in reason and _has_words(stderr, _RACE)
 
 
 def quoted(stderr: str) -> str:
-    """Return the output as one line: the server's lines first, then git's,
-    without credentials and control characters.
+    """Return git's output as one line for a message: the server's lines first, then git's own,
+    without credentials, control characters, and duplicates.
     """
     from_server = []
     from_git = []
     for raw_line in _cleaned_output(stderr).splitlines():
         line = raw_line.strip()
-        is_noise = re.match(_NOISE, line) or "failed to push some refs" in line
+        is_noise = re.match(_NOISE, line) is not None or "failed to push some refs" in line
         if not line or is_noise:
             continue
         if line.startswith("remote:"):

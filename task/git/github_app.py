@@ -48,11 +48,10 @@ def token(
     proxy: Secret = Secret(""),
     no_proxy: str = "",
 ) -> Secret:
-    """Return a token for the whole installation.
+    """Return a token for the whole installation of a GitHub App.
 
-    Raises `CredentialsError`, `UnreachableError`, `UsageError`.
-
-    Without `proxy`, the environment determines how the API is reached.
+    Without `proxy`, the environment determines how the API is reached. `no_proxy` lists servers to
+    reach without `proxy`. Raises `CredentialsError`, `UnreachableError`, and `UsageError`.
     """
     web_token = signed(app, int(time.time()))
     # None means the environment's proxy, and "" means no proxy.
@@ -61,8 +60,8 @@ def token(
         # Imported late, as in `task.http`: few runs log in as an App with its own proxy.
         from requests.utils import should_bypass_proxies  # noqa: PLC0415
 
-        is_excluded = should_bypass_proxies(app.api, no_proxy)
-        proxy_url = "" if is_excluded else proxy.reveal()
+        bypasses_proxy = should_bypass_proxies(app.api, no_proxy)
+        proxy_url = "" if bypasses_proxy else proxy.reveal()
     http = Http(
         app.api,
         login=lambda: bearer(web_token),
@@ -125,7 +124,7 @@ def _ask_for_token(app: App, http: Http) -> Secret:
         raise UnreachableError(f"{app.api} returned {answer.status}", hint="run it again")
     message = str(body.get("message", ""))[:200]
     quoted_message = f" ({message})" if message and message.isprintable() else ""
-    what = f"a token for installation {app.installation} of App {app.id}"
+    token_description = f"a token for installation {app.installation} of App {app.id}"
     raise CredentialsError(
-        f"{app.api} did not issue {what}: {answer.status}{quoted_message}", hint=_HINT
+        f"{app.api} did not issue {token_description}: {answer.status}{quoted_message}", hint=_HINT
     )

@@ -37,11 +37,17 @@ class RemoteUrl:
 
 
 def remote_of(url: str) -> RemoteUrl:
-    """Split a repository URL (https, http, ssh, `user@host:path`). Raises `Malformed`."""
+    """Split a repository URL, such as `https://git.example.com:8443/team/app.git`, into the host's
+    web address and the parts of the path (`team`, `app`).
+
+    The URL may be https, http, ssh, or `user@host:path`. Raises `Malformed` for any other URL, for
+    a local path, and if the URL's path is not that of a repository.
+    """
     if "\\" in url:  # programs disagree about such URLs
         raise Malformed(
             "the repository URL contains a backslash", "use https://host/owner/repository"
         )
+    # `git@host:team/app` becomes `ssh://git@host/team/app`
     bare_url = without_login(as_ssh_url(url.strip()))
     scheme, separator, host_and_path = bare_url.partition("://")
     if not separator:
@@ -52,25 +58,26 @@ def remote_of(url: str) -> RemoteUrl:
             f"a repository with a {scheme[:20]} URL is not on a known Git host",
             "use its https or ssh URL",
         )
-    address = split(f"{scheme}://{host_and_path}")
-    if not HOST.fullmatch(address.authority):
+    url_parts = split(f"{scheme}://{host_and_path}")
+    if not HOST.fullmatch(url_parts.authority):
         raise Malformed("the URL has no host", "use https://host/owner/repository")
 
-    # the ssh port is not the port of the web pages
-    host = address.host if scheme == "ssh" else address.server
+    is_ssh = scheme == "ssh"
+    # the host of the web pages: the ssh port is not their port
+    host = url_parts.host if is_ssh else url_parts.server
     host = OTHER_HOSTS.get(host, host)
 
-    path = address.path.strip("/").removesuffix(".git")
-    parts = tuple(unquote(part) for part in path.split("/") if part)
-    for part in parts:
-        has_special_characters = set(part) & set("/\\?#%") or not part.isprintable()
-        if part in {".", ".."} or has_special_characters:
+    path = url_parts.path.strip("/").removesuffix(".git")
+    names = tuple(unquote(name) for name in path.split("/") if name)
+    for name in names:
+        has_special_characters = set(name) & set("/\\?#%") or not name.isprintable()
+        if name in {".", ".."} or has_special_characters:
             raise Malformed(
                 "the URL does not point to a repository",
                 "use https://host/owner/repository",
             )
     web_scheme = "http" if scheme == "http" else "https"
-    return RemoteUrl(f"{web_scheme}://{host}", host, parts, ssh=scheme == "ssh")
+    return RemoteUrl(root=f"{web_scheme}://{host}", host=host, parts=names, ssh=is_ssh)
 
 
 # Prefixes as documented by the Git hosts. Gitea, Forgejo and Azure DevOps have no prefix.
@@ -81,7 +88,7 @@ PREFIXES = {
     "BBDC-": "Bitbucket Data Center",
 }  # fmt: skip
 ATLASSIAN = "ATATT"  # a personal account's API token, which replaces app passwords
-_ENDED = "ATBB"  # an app password
+_REMOVED_KIND = "ATBB"  # an app password
 SERVERS = {
     "github": "GitHub",
     "gitlab": "GitLab",
@@ -111,7 +118,7 @@ def wrong_issuer(token: Secret, server: str, software: str) -> str:
             f"this token starts with {prefix}, like tokens from {issuer}, but {server} runs"
             f" {software}: use a token from {software}"
         )
-    if prefix == _ENDED:
+    if prefix == _REMOVED_KIND:
         return (
             "this is an app password, and Bitbucket removed app passwords in June 2026: use an API"
             " token"

@@ -40,60 +40,70 @@ class Address:
 
 
 def address_of(url: str) -> Address:
-    """Split a URL. Raises `SourceError` if git would treat it as an option or a command.
+    """Split a repository URL into a URL for git and the credentials in it.
 
-    Like git, accept URLs with a scheme, the short form `user@host:path`, and local paths.
+    Like git, accept URLs with a scheme, the short form `user@host:path`, and local paths. Raises
+    `SourceError` if git would treat the URL as an option or a command, or if it has no host.
     """
-    shown = without_login(url)
+    display_url = without_login(url)
     if not url or url.startswith("-") or _has_control(url):
         hint = "use https://host/path, ssh://host/path or user@host:path"
-        raise SourceError(f"{blanked(shown)!r} is not a repository URL", hint=hint)
+        raise SourceError(f"{blanked(display_url)!r} is not a repository URL", hint=hint)
     helper, helper_separator, _ = url.partition("::")
     if helper_separator and _is_scheme(helper):
-        raise SourceError(f"{shown!r} runs a program (git remote helper)", hint=_USE)
+        raise SourceError(f"{display_url!r} runs a program (git remote helper)", hint=_USE)
     scheme, separator, _ = url.partition("://")
     if separator and _is_scheme(scheme):
-        return _of_scheme(url, scheme.lower(), shown)
+        return _split_with_scheme(url, scheme.lower(), display_url)
     # Like git, treat `user@host:path` as ssh, unless there is a slash before the colon.
     user_and_host, colon, _ = url.partition(":")
     if not colon or "/" in user_and_host:
         return Address(url, "file")
     _, _, host = user_and_host.rpartition("@")
-    _check_host(host, "", shown=url)
+    _check_host(host, "", url=url)
     return Address(url, "ssh")
 
 
-def _of_scheme(url: str, scheme: str, shown: str) -> Address:
-    """Split a URL that starts with `scheme://`. `shown` is the URL without credentials."""
+def _split_with_scheme(url: str, scheme: str, display_url: str) -> Address:
+    """Split a URL that starts with `scheme://`. `scheme` is in lowercase, and `display_url` is the
+    URL without credentials.
+
+    Raises `SourceError`.
+    """
     protocol = _TRANSPORTS.get(scheme, scheme)
     if protocol == "file":
         return Address(f"file://{url[len('file://') :]}", "file")
-    bare_url = scheme + shown[len(scheme) :]  # with the scheme in lowercase
+    bare_url = scheme + display_url[len(scheme) :]  # with the scheme in lowercase
     user, password = login_of(url)
     if "/" in password:
         message = "the password in the repository URL contains an unescaped slash"
         raise SourceError(
             message,
             hint="use %2F, or pass the credentials in options",
-            subject=shown,
+            subject=display_url,
         )
     host = split(bare_url).host
     if protocol == "ssh":
-        _check_host(host, user, shown=bare_url)
+        _check_host(host, user, url=bare_url)
         return Address(bare_url, protocol)
-    _check_host(host, "", shown=bare_url)
-    return Address(bare_url, protocol, _unquoted(user), Secret(_unquoted(password)))
+    _check_host(host, "", url=bare_url)
+    return Address(
+        bare_url,
+        protocol,
+        user=_percent_decoded(user),
+        password=Secret(_percent_decoded(password)),
+    )
 
 
-def _check_host(host: str, user: str, *, shown: str) -> None:
-    """Reject an empty name, and a name that ssh would treat as an option, because git passes both
-    to ssh.
+def _check_host(host: str, user: str, *, url: str) -> None:
+    """Raise `SourceError` if the URL has no host, or if ssh would treat the host or the user as an
+    option, because git passes both to ssh. `url` is for the message.
     """
     if not host or host.startswith("-") or user.startswith("-"):
-        raise SourceError(f"{without_login(shown)!r} has no host", hint=_USE)
+        raise SourceError(f"{without_login(url)!r} has no host", hint=_USE)
 
 
-def _unquoted(text: str) -> str:
+def _percent_decoded(text: str) -> str:
     """Decode a percent-encoded username or password."""
     if "%" not in text:
         return text
@@ -121,8 +131,9 @@ def _is_scheme(text: str) -> bool:
 def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
     """Return the URL to contact, with the longest matching prefix replaced.
 
-    `rewrites` are (prefix, replacement). A prefix also matches if the URL contains credentials,
-    which are then dropped.
+    `rewrites` are (prefix, replacement), such as `("https://git.example.com/", "ssh://git@…/")`. If
+    no prefix matches a URL with credentials, the URL without them is tried; if a prefix matches
+    that, the credentials are dropped.
     """
     longest_prefix = ""
     new_start = ""
@@ -147,8 +158,8 @@ def has_our_prefix(head: str, prefix: str = PREFIX) -> bool:
 
 
 def memory_branch(repo: str, base: str, prefix: str = PREFIX) -> str:
-    """Return the branch that stores holds, and the builds that they defer, if changes do not go to
-    the base branch itself.
+    """Return the name of a base's memory branch: the branch that stores holds, and the builds that
+    they defer, if changes do not go to the base branch itself.
     """
     return f"{prefix}-memory/{short_hash(normal_url(repo), base)}"
 
@@ -159,11 +170,12 @@ def short_hash(*words: str) -> str:
 
 
 def base_branch_name(revision: str) -> str:
-    """Return the branch in an Application's revision, without `refs/heads/`.
+    """Return the branch in an Application's revision, such as `main`, without `refs/heads/`.
 
-    Raises `SourceError`, including for a commit. Only a revision can mean a commit. The text after
-    the colon in `git-branch` is always a branch: Image Updater's own example `main:{{.SHA256}}`
-    renders to 64 hexadecimal digits.
+    Raises `SourceError` if the revision is not a branch. A commit id is rejected here, and not in
+    `branch_name`: only a revision can mean a commit. The text after the colon in `git-branch` is
+    always a branch: Image Updater's own example `main:{{.SHA256}}` renders to 64 hexadecimal
+    digits.
     """
     name = revision.removeprefix("refs/heads/")
     if len(name) in _ID_LENGTHS and _HEX.issuperset(name):

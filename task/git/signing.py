@@ -30,23 +30,24 @@ _NEEDED_KEY = "pass a private key without a passphrase in --signing-key or IMAGE
 class Key:
     """A key, or, for OpenPGP, the id of a key in the user's keyring."""
 
-    text: Secret
-    name: str
+    text: Secret  # "" for an id
+    name: str  # the id, or ""
     form: str  # "openpgp", "ssh"
 
 
 def key_of(value: Secret, form: str = "") -> Key:
     """Return the key from an option's value: the key itself, a file, or an id in the keyring.
 
-    If no format is given, it is detected from the key. Raises `UsageError` if the value cannot be a
-    key, or has a different format.
+    `form` is "openpgp" or "ssh"; "" means to detect the format from the key. Raises `UsageError` if
+    the value cannot be a key, or has a different format.
     """
     text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
     if not is_key_itself:
         looks_like_path = "/" in text or text.startswith(".")
-        if form != "ssh" and not looks_like_path and not os.path.exists(text):
-            return Key(Secret(""), text, "openpgp")  # an id in the keyring
+        may_be_id = form != "ssh" and not looks_like_path  # an id in the keyring
+        if may_be_id and not os.path.exists(text):
+            return Key(text=Secret(""), name=text, form="openpgp")
         text = _text_of_key_file(text)
 
     if "PGP PRIVATE KEY BLOCK" in text:
@@ -62,7 +63,7 @@ def key_of(value: Secret, form: str = "") -> Key:
             hint=hint,
         )
     tidy_text = text.replace("\r\n", "\n").rstrip("\n") + "\n"
-    return Key(Secret(tidy_text), "", detected_form)
+    return Key(text=Secret(tidy_text), name="", form=detected_form)
 
 
 def _text_of_key_file(path: str) -> str:
@@ -86,7 +87,7 @@ class Signer:
         self._key = key
         self._folder = ""
         # Git's `user.signingKey`: an id in the user's keyring, the fingerprint of the imported
-        # OpenPGP key, or the path of the SSH key. "" until `_prepare`.
+        # OpenPGP key, or the path of the SSH key. "" until `_prepare_key` is called.
         self._signing_key = ""
         self._lock = Lock()
 
@@ -104,19 +105,20 @@ class Signer:
         message: str,
         who: Person,
     ) -> str:
-        """Return a signed commit of this tree.
+        """Create a signed commit of this tree, and return its id.
 
-        The parent may be "". Raises `CredentialsError` for a bad key.
+        `parent` is a commit id, or "" for none. `who` is both the author and the committer. Raises
+        `CredentialsError` for a bad key.
         """
         with self._lock:  # the agent handles one request at a time, and the key is prepared once
-            self._prepare()
+            self._prepare_key()
             name = who.name or who.email
             env = {
                 "GIT_AUTHOR_NAME": name,
                 "GIT_AUTHOR_EMAIL": who.email,
                 "GIT_COMMITTER_NAME": name,
                 "GIT_COMMITTER_EMAIL": who.email,
-                **self._home(),
+                **self._keyring_variable(),
             }
             argv = [
                 *("-c", f"gpg.format={self._key.form}"),
@@ -141,40 +143,40 @@ class Signer:
         if self._key.form == "ssh":
             return ()
         with self._lock:
-            self._prepare()
-            lines = self._secret_keys(self._signing_key)
+            self._prepare_key()
+            lines = self._secret_key_lines(self._signing_key)
             key_lines = [line for line in lines if line.startswith(("sec:", "ssb:"))]
             return tuple(line.split(":")[_KEY_ID_FIELD] for line in key_lines)
 
     def public_key(self) -> str:
         """Return the public key that verifies the signatures."""
         with self._lock:
-            self._prepare()
+            self._prepare_key()
             program = "gpg"
             argv = ["--batch", "--armor", "--export", self._signing_key]
             if self._key.form == "ssh":
                 program = "ssh-keygen"
                 argv = ["-y", "-f", self._signing_key]
             try:
-                result = self._git.run(*argv, program=program, env=self._home())
+                result = self._git.run(*argv, program=program, env=self._keyring_variable())
             except GitFailed as error:
                 raise _unusable_key(error, self._key.name) from error
             return result.out.decode()
 
-    def _secret_keys(self, *name: str) -> list[str]:
+    def _secret_key_lines(self, *name: str) -> list[str]:
         """Return gpg's lines about the secret keys with this name, or about all secret keys."""
         argv = ("--batch", "--with-colons", "--list-secret-keys", *name)
         try:
-            result = self._git.run(*argv, program="gpg", env=self._home())
+            result = self._git.run(*argv, program="gpg", env=self._keyring_variable())
         except GitFailed as error:
             raise _unusable_key(error, self._key.name) from error
         return result.out.decode().splitlines()
 
-    def _home(self) -> dict[str, str]:
+    def _keyring_variable(self) -> dict[str, str]:
         """Return the variable for our own keyring; {} for the user's keyring, or an SSH key."""
         return {"GNUPGHOME": self._folder} if self._key.form == "openpgp" and self._folder else {}
 
-    def _prepare(self) -> None:
+    def _prepare_key(self) -> None:
         """Set `_signing_key`. A key that is not in the user's keyring is first copied to a private
         folder.
         """
@@ -196,11 +198,11 @@ class Signer:
                 "--import",
                 program="gpg",
                 stdin=self._key.text.reveal(),
-                env=self._home(),
+                env=self._keyring_variable(),
             )
         except GitFailed as error:
             raise _unusable_key(error) from error
-        lines = [line for line in self._secret_keys() if line.startswith("fpr:")]
+        lines = [line for line in self._secret_key_lines() if line.startswith("fpr:")]
         if not lines:
             raise CredentialsError("the signing key has no secret part", hint=_NEEDED_KEY)
         # The primary key comes before its subkeys.
@@ -208,22 +210,26 @@ class Signer:
 
 
 def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
-    """Return whether a commit is signed by one of these public keys: OpenPGP in ASCII, or SSH."""
-    texts = list(keys)
+    """Return whether a commit is signed by one of these public keys: OpenPGP in ASCII, or SSH.
+
+    The keys are put into a temporary keyring and a file of allowed signers, and git verifies the
+    commit with these.
+    """
+    key_texts = list(keys)
     folder = temporary_folder(git.temporary, sockets=True)
     env = {"GNUPGHOME": folder}
     try:
-        lines = "\n".join(texts).splitlines()
+        lines = "\n".join(key_texts).splitlines()
         ssh_keys = [line for line in lines if _SSH_KEY.match(line)]
         allowed_signers = f"{folder}/allowed"
         write_private(allowed_signers, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
 
         # No owner trust is set in this keyring: it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
-        for text in texts:
-            if _PGP_KEY.search(text):
+        for key_text in key_texts:
+            if _PGP_KEY.search(key_text):
                 argv = ("--batch", "--quiet", "--import")
-                git.run(*argv, program="gpg", stdin=text, env=env)
+                git.run(*argv, program="gpg", stdin=key_text, env=env)
 
         git.run(
             *("-c", "gpg.program=gpg"),

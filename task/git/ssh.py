@@ -23,7 +23,7 @@ from task.settings import AccessOptions
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
 _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smaller
-_HERE = "\x00"  # placeholder for the private folder in a configuration
+_FOLDER_PLACEHOLDER = "\x00"  # placeholder for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
@@ -39,17 +39,17 @@ class SshFiles:
 
 
 def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
-    """Read the files and keys that the options specify. `key` comes from a variable, and `home` is
-    the user's home folder.
+    """Read the files and keys that the options specify, and return what ssh needs.
 
-    Raises `UsageError` if a file or key cannot be read or used.
+    `key` is the private key from a variable. `home` is the user's home folder, whose `.ssh` is read
+    if `--ssh-directory` is not set. Raises `UsageError` if a file or key cannot be read or used.
     """
     if key and options.ssh_key_file:
         raise UsageError(
             "--ssh-key-file and IMAGE_UPDATE_SSH_KEY are both set",
             hint="set only one of them",
         )
-    files, keys = _of_folder(options.ssh_directory, home)
+    files, keys = _files_and_keys(options.ssh_directory, home)
     if key:
         files[_KEY] = tidy_key(key.reveal(), "IMAGE_UPDATE_SSH_KEY")
     elif options.ssh_key_file:
@@ -68,38 +68,40 @@ def collect(options: AccessOptions, key: Secret, home: str) -> SshFiles:
 
     # Keys from options are used instead of an agent's keys.
     only_keys = bool(options.ssh_directory or options.ssh_key_file or key)
-    return SshFiles(files, tuple(keys), only_keys, known_hosts=bool(known_hosts))
+    return SshFiles(files, tuple(keys), only_keys=only_keys, known_hosts=bool(known_hosts))
 
 
-def _of_folder(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
-    """Return the files in `--ssh-directory`, else in ~/.ssh, and the names of the keys
-    among them.
+def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str]]:
+    """Return the files in `--ssh-directory` (`directory`), else in `~/.ssh`, by name, and the names
+    of the private keys among them.
+
+    Raises `UsageError`.
     """
     folder = directory
     if not directory and home:
         folder = os.path.join(home, ".ssh")
     option = "--ssh-directory" if directory else folder  # for messages
     files: dict[str, str] = {}
-    for name in _files_in(folder, directory):
+    for name in _readable_names(folder, directory):
         files[name] = read_given(os.path.join(folder, name), option)
 
     keys = [name for name, text in files.items() if is_private_key(text)]
     if directory:
         for name in keys:
             files[name] = tidy_key(files[name], f"--ssh-directory: {name}")
-    else:
+    else:  # skip keys that would need a passphrase
         keys = [name for name in keys if not has_passphrase(files[name])]
 
     if "config" in files:
         # its paths must point to the copies
         for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
-            files["config"] = files["config"].replace(prefix, f"{_HERE}/")
+            files["config"] = files["config"].replace(prefix, f"{_FOLDER_PLACEHOLDER}/")
     return files, keys
 
 
-def _files_in(folder: str, option: str) -> list[str]:
-    """Return the files in a folder, skipping sockets and symlinks to directories (such as `..data`
-    in a mounted secret).
+def _readable_names(folder: str, option: str) -> list[str]:
+    """Return the names of the files in a folder. Skip large files, sockets, and symlinks to
+    directories (such as `..data` in a mounted secret).
 
     `option` is the value of `--ssh-directory`. If it is "", this is the user's own folder, in which
     unreadable files are skipped.
@@ -117,17 +119,20 @@ def _files_in(folder: str, option: str) -> list[str]:
     files = []
     for name in names:
         path = os.path.join(folder, name)
-        if name.startswith("..") or not os.path.isfile(path):
+        is_file = os.path.isfile(path) and not name.startswith("..")
+        if not is_file or os.path.getsize(path) > _LARGEST:
             continue
-        if os.path.getsize(path) <= _LARGEST and (option or os.access(path, os.R_OK)):
-            files.append(name)
+        may_skip_unreadable = not option
+        if may_skip_unreadable and not os.access(path, os.R_OK):
+            continue
+        files.append(name)
     return files
 
 
 def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
-    # ssh uses the first value that it finds: the given value, then the configuration's, then our
-    # default.
+    # ssh uses the first value that it finds: in `first_lines`, then in the user's configuration,
+    # then among our defaults.
     first_lines = []
     if ssh_files.known_hosts:
         first_lines.append(f'UserKnownHostsFile "{folder}/known_hosts"')
@@ -138,7 +143,7 @@ def write(ssh_files: SshFiles, folder: str) -> str:
         "StrictHostKeyChecking yes",
         *(f'IdentityFile "{folder}/{name}"' for name in ssh_files.keys),
     ]
-    given_config = ssh_files.files.get("config", "").replace(_HERE, folder)
+    given_config = ssh_files.files.get("config", "").replace(_FOLDER_PLACEHOLDER, folder)
     config = "\n".join([*first_lines, given_config, *last_lines, ""])
     for name, text in {**ssh_files.files, "config": config}.items():
         write_private(os.path.join(folder, name), text)
@@ -146,10 +151,10 @@ def write(ssh_files: SshFiles, folder: str) -> str:
 
 
 def write_passwd_entry(folder: str, home: str) -> dict[str, str]:
-    """Return variables that allow ssh to run with a user id without a passwd entry, as Kubernetes
-    may choose.
+    """Write a passwd entry for this user, and return the variables that make ssh use it. Without an
+    entry, ssh does not run; Kubernetes may choose a user id that has none.
 
-    With them, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
+    With the variables, libnss_wrapper replaces /etc/passwd, which cannot be changed in a pod.
     """
     user_id = os.getuid()
     group_id = os.getgid()
@@ -173,8 +178,8 @@ def passwd_home() -> str | None:
 
 
 def needs_own_files(home: str) -> bool:
-    """Return whether HOME has a `.ssh` that ssh would miss because ssh uses the passwd entry
-    (Tekton's creds-init).
+    """Return whether HOME has a `.ssh` folder that ssh would not find, because ssh looks in the
+    home of the passwd entry. Tekton's creds-init creates such a folder.
     """
     if not home:
         return False
@@ -194,8 +199,8 @@ def read_given(path: str, option: str, most: int = _LARGEST, errors: str = "repl
         raise UsageError(f"{option}: {path!r} is not text", hint="specify a text file") from None
 
 
-_IDLE = 30  # seconds after which an idle connection closes
-_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
+_IDLE_SECONDS = 30  # seconds after which an idle connection closes
+_SAFE_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")
 
 
 class SshSharing:
@@ -227,7 +232,7 @@ class SshSharing:
                 self._connections.append(connection)
             number = self._connections.index(connection)
             path = f"{self._folder}/{number}"
-        return f" -o ControlMaster=auto -o ControlPersist={_IDLE} -o ControlPath={path}"
+        return f" -o ControlMaster=auto -o ControlPersist={_IDLE_SECONDS} -o ControlPath={path}"
 
     def _create_folder(self) -> None:
         """Create the folder for the connections' sockets. If that is not possible, connections are
@@ -235,7 +240,7 @@ class SshSharing:
         """
         with suppress(UnreachableError):
             self._folder = temporary_folder(self._parent, sockets=True)
-        if not _PLAIN.issuperset(self._folder):  # a shell parses the command
+        if not _SAFE_CHARACTERS.issuperset(self._folder):  # a shell parses the command
             self.close()
 
     def end(self) -> None:
@@ -243,7 +248,7 @@ class SshSharing:
         with suppress(OSError):
             if self._folder:
                 for name in os.listdir(self._folder):
-                    _exit(f"{self._folder}/{name}", self._environ)
+                    _stop_sharing(f"{self._folder}/{name}", self._environ)
 
     def close(self) -> None:
         """Close the connections, and remove their folder."""
@@ -253,8 +258,8 @@ class SshSharing:
             self._folder = ""
 
 
-def _exit(socket: str, environ: Mapping[str, str]) -> None:
-    """Make the ssh process that listens on this socket close its connection and exit."""
+def _stop_sharing(socket: str, environ: Mapping[str, str]) -> None:
+    """Make the ssh process that listens on this socket close its shared connection and exit."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
         argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
@@ -298,11 +303,11 @@ def has_passphrase(text: str) -> bool:
 
 
 def tidy_key(text: str, what: str) -> str:
-    """Return the key in the form that ssh needs.
+    """Return the text of a private key in the form that ssh needs: secrets often lack the final
+    newline, or have different line endings.
 
-    Secrets often lack the final newline, or have different line endings.
-
-    Raises `UsageError` unless it is a private key without a passphrase.
+    `what` is the key in messages. Raises `UsageError` unless it is a private key without a
+    passphrase.
     """
     lines = text.replace("\r", "").replace("\\n", "\n").strip()
     if not is_private_key(lines):
@@ -317,7 +322,9 @@ def tidy_key(text: str, what: str) -> str:
 
 
 def host_key(line: str) -> str:
-    """Return the validated known_hosts line. Raises `UsageError`."""
+    """Return a known_hosts line, such as `git.example.com ssh-ed25519 AAAA…`, with single spaces.
+    Raises `UsageError` if it is not such a line.
+    """
     words = line.split()
     has_marker = words[:1] in (["@cert-authority"], ["@revoked"])
     fields = words[1:] if has_marker else words  # host, kind, key

@@ -54,9 +54,12 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access from the specified kubeconfig, KUBECONFIG, or ~/.kube/config, or else from
-    the pod's account. No server is contacted. Raises `UsageError` if there is no kubeconfig or
-    account.
+    """Return the access from a kubeconfig: the one at `path`, else in KUBECONFIG, else in
+    ~/.kube/config. If there is none, use the pod's service account.
+
+    `context` is the kubeconfig's context; "" means the current one. `service_account` is the folder
+    with the account's files. No server is contacted. Raises `UsageError` if there is neither a
+    kubeconfig nor a service account.
     """
     config = kubeconfig(environ, path, context)
     if config:
@@ -103,7 +106,7 @@ class ClusterAccess:
         self._user = config.user
         self._environ = environ
         self._lock = Lock()
-        self._folder = ""
+        self._folder = ""  # the folder for copies of keys, once it is needed
         self._http: Http | None = None
         self._plugin: _PluginLogin | None = None
         if config.user.plugin:
@@ -115,31 +118,32 @@ class ClusterAccess:
         limits: Limits = Limits(),
         log: Callable[[str], None] = lambda _line: None,
     ) -> Http:
-        """Return the client, with the current certificate.
+        """Return the HTTP client. It is replaced if the exec plugin has returned another client
+        certificate.
 
         Raises `UsageError` and `SourceAccessError`.
         """
         with self._lock:
-            credential = self._plugin.answer() if self._plugin else Credential()
+            credential = self._plugin.credential() if self._plugin else Credential()
             if self._http is None or credential.certificate != self._certificate:
-                self._forget()
+                self._close_client()
                 self._certificate = credential.certificate
                 self._http = self._client(self._identity(credential), limits, log)
             return self._http
 
     def login(self) -> Mapping[str, str]:
-        """Return the headers for a request.
+        """Return the headers that log in a request: a bearer token, else the user and password.
 
-        Like kubectl, only send a token over plain http to this machine.
+        Like kubectl, send neither over plain http, except to this machine.
         """
         user = self._user
         headers = dict(user.headers)
         is_https = self.base.startswith("https://")
         if not is_https and not is_loopback(split(self.base).host):
             return headers
-        token = self._token_file() or user.token.reveal().strip()
+        token = self._read_token_file() or user.token.reveal().strip()
         if self._plugin and not token:
-            token = self._plugin.answer().token.reveal()
+            token = self._plugin.credential().token.reveal()
         if token:
             return {"Authorization": f"Bearer {token}", **headers}
         if user.name or user.password:
@@ -149,7 +153,9 @@ class ClusterAccess:
         return headers
 
     def renew(self) -> bool:
-        """Renew the credential after the server rejected it. Return whether a retry may help."""
+        """Drop a plugin's credential after the server rejected it. Return whether the next request
+        may have another one: from the plugin, or from the token file.
+        """
         if self._plugin:
             self._plugin.expire()
         return bool(self._plugin or self._user.token_file)
@@ -157,12 +163,12 @@ class ClusterAccess:
     def close(self) -> None:
         """Close the connections, and delete the copies of keys."""
         with self._lock:
-            self._forget()
+            self._close_client()
             if self._folder:
                 remove_folder(self._folder)
             self._folder = ""
 
-    def _forget(self) -> None:
+    def _close_client(self) -> None:
         """Close and drop the client."""
         if self._http:
             self._http.close()
@@ -174,14 +180,15 @@ class ClusterAccess:
         limits: Limits,
         log: Callable[[str], None],
     ) -> Http:
-        """Return a client. `identity` is the paths of the client certificate and key.
+        """Return a new HTTP client. `identity` is the paths of the client certificate and key, or
+        None if there are none.
 
         Raises `UsageError` for an unreadable file.
         """
         server = self._server
         ca_file = server.ca_file
         if server.ca_data:
-            ca_file = self._private("ca.pem", server.ca_data)
+            ca_file = self._write_copy("ca.pem", server.ca_data)
         paths = [ca_file] if ca_file else []
         if identity:
             paths += identity
@@ -209,7 +216,9 @@ class ClusterAccess:
     def _identity(self, from_plugin: Credential) -> tuple[str, str] | None:
         """Return the paths of the client certificate and key, or None if there are none.
 
-        The plugin's certificate takes precedence over the kubeconfig's.
+        `from_plugin` is the exec plugin's credential, which is empty without a plugin. Its
+        certificate takes precedence over the kubeconfig's. Raises `UsageError` if only one of the
+        two files is set.
         """
         user = self._user
         certificate_file = user.certificate_file
@@ -217,9 +226,9 @@ class ClusterAccess:
         # Requests need files, so certificates and keys that are given as text are written to files.
         source = from_plugin if from_plugin.certificate else user
         if source.certificate:
-            certificate_file = self._private("client.pem", source.certificate)
+            certificate_file = self._write_copy("client.pem", source.certificate)
         if source.key:
-            key_file = self._private("client.key", source.key.reveal())
+            key_file = self._write_copy("client.key", source.key.reveal())
 
         if not certificate_file and not key_file:
             return None
@@ -231,7 +240,7 @@ class ClusterAccess:
             )
         return certificate_file, key_file
 
-    def _private(self, name: str, text: str) -> str:
+    def _write_copy(self, name: str, text: str) -> str:
         """Write a copy that only this user can read, and return its path."""
         if not self._folder:
             self._folder = temporary_folder(self._environ.get("TMPDIR") or "/tmp")  # noqa: S108 - a private folder in it
@@ -241,9 +250,11 @@ class ClusterAccess:
             file.write(text)
         return path
 
-    def _token_file(self) -> str:
-        """Return the token in the configured file. "" if no file is configured, or if it is
-        unreadable and there is another token.
+    def _read_token_file(self) -> str:
+        """Return the token in the kubeconfig's token file, or "" if no file is configured.
+
+        If the file cannot be read, return "" if the kubeconfig also has the token itself, else
+        raise `SourceAccessError`.
         """
         if not self._user.token_file:
             return ""
@@ -269,12 +280,16 @@ class _PluginLogin:
         self._lock = Lock()
         self._credential: Credential | None = None
 
-    def answer(self) -> Credential:
-        """Return the current credential, running the plugin if there is none."""
+    def credential(self) -> Credential:
+        """Return the current credential. Run the plugin if there is none, or it has expired."""
         with self._lock:
             credential = self._credential
-            has_expired = credential and credential.expires and time.time() >= credential.expires
-            if not credential or has_expired:
+            has_expired = (
+                credential is not None
+                and credential.expires != 0
+                and time.time() >= credential.expires
+            )
+            if credential is None or has_expired:
                 credential = plugin_credential(self._plugin, self._server, self._environ)
                 self._credential = credential
             return credential
@@ -296,7 +311,10 @@ class Credential:
 
 
 def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]) -> Credential:
-    """Run the plugin. Raises `UsageError` if it is missing, and `SourceAccessError` if it fails."""
+    """Run the exec plugin, and return the credential that it prints as an `ExecCredential` in JSON.
+
+    Raises `UsageError` if it is not installed, and `SourceAccessError` if it fails.
+    """
     plugin_environ = {
         **child_environment(environ, (plugin.command, *plugin.args)),
         **dict(plugin.env),
@@ -323,11 +341,16 @@ def plugin_credential(plugin: Plugin, server: Server, environ: Mapping[str, str]
     is_empty = not token and not certificate
     if is_incomplete_pair or is_empty:
         raise _plugin_error(plugin, "returned neither a token nor a certificate with its key")
-    return Credential(Secret(token), certificate, Secret(key), expires)
+    return Credential(
+        token=Secret(token), certificate=certificate, key=Secret(key), expires=expires
+    )
 
 
 def _exec_info(plugin: Plugin, server: Server) -> str:
-    """Return the request that the plugin reads from its environment."""
+    """Return the request that the plugin reads from its environment: an `ExecCredential` in JSON.
+
+    It describes the cluster only if the kubeconfig asks for that (`provideClusterInfo`).
+    """
     spec: dict[str, Any] = {"interactive": False}
     if plugin.tell_cluster:
         ca_data = server.ca_data.encode()
@@ -353,12 +376,16 @@ def _exec_info(plugin: Plugin, server: Server) -> str:
 
 
 def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
-    """Return the plugin's stdout. Raises the errors of `plugin_credential`."""
+    """Return the plugin's stdout. Raises `UsageError` if it is not installed, and
+    `SourceAccessError` if it fails.
+    """
     folders = environ.get("PATH", os.defpath).split(os.pathsep)
     try:
         program = sh.Command(plugin.command, folders)
     except sh.CommandNotFound:
-        hint = _readable(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
+        hint = (
+            _readable_message(plugin.hint, plugin) or "install it, or use a kubeconfig with a token"
+        )
         raise UsageError(
             f"the kubeconfig's exec plugin {plugin.command!r} is not installed",
             hint=hint,
@@ -368,8 +395,8 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
     except sh.TimeoutException:
         raise _plugin_error(plugin, f"took more than {SECONDS} seconds") from None
     except sh.ErrorReturnCode as error:  # its message contains all arguments
-        shutdown.check()
-        message = _readable(error.stderr.decode("utf-8", "replace"), plugin)
+        shutdown.check()  # raises an error if a signal has arrived
+        message = _readable_message(error.stderr.decode("utf-8", "replace"), plugin)
         details = f": {message}" if message else ""
         raise _plugin_error(plugin, f"failed ({error.exit_code}){details}") from None
     except OSError as error:
@@ -378,7 +405,7 @@ def _run_plugin(plugin: Plugin, environ: dict[str, str]) -> bytes:
         raise _plugin_error(plugin, "was killed before it could start") from None
 
 
-def _readable(text: str, plugin: Plugin) -> str:
+def _readable_message(text: str, plugin: Plugin) -> str:
     """Return a plugin's message without the secrets that it gets from the kubeconfig."""
     for _, value in plugin.env:
         if len(value) >= _SECRETIVE:

@@ -39,8 +39,8 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_FAILURES = 20  # how often the pages of a list may expire
-_TRIES = 8  # brackets that may be inside strings
+_MOST_EXPIRIES = 20  # how often the pages of a list may expire
+_MOST_BRACKETS = 8  # closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
 _LONGEST = 300  # characters of a server's message
 _AGAIN = "run it again"
@@ -134,7 +134,7 @@ class Kubernetes:
         self._access = access
         self._limits = limits
         self._log = log
-        self._lists = lists
+        self._list_limits = lists
 
     def close(self) -> None:
         """Close the connections."""
@@ -149,17 +149,20 @@ class Kubernetes:
         full: bool = False,
         page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield every object once, in one namespace or in all.
+        """Yield every object once, in one namespace or in all ("").
 
-        Without `full`, only the metadata is requested, but a server may return whole objects.
-        `page` is the number of objects to request at once; 0 means the default.
+        `selector` is a label selector, such as `team=web`. Without `full`, only the metadata is
+        requested, but a server may return whole objects. `page` is the number of objects to request
+        at once; 0 means the default.
         """
         act = Act("list", resource, namespace)
         params = {"labelSelector": selector} if selector else {}
         accept = _JSON if full else _METADATA
         default_page = WHOLE_PAGE if full else PAGE
+        page_size = page or default_page
+        # (namespace, name) of each, because a list that starts over returns some of them again
         yielded: set[tuple[str, str]] = set()
-        for item in self._items(act, params, accept, page or default_page):
+        for item in self._read_pages(act, params, accept, page_size):
             key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
             if key not in yielded:
                 yielded.add(key)
@@ -178,9 +181,10 @@ class Kubernetes:
         name: str,
         operations: Sequence[Operation],
     ) -> Mapping[str, Any]:
-        """Change an object with a JSON patch.
+        """Change an object with a JSON patch, and return the changed object.
 
-        Raises `Outpaced` if its `test` of the resourceVersion fails.
+        One of the operations may be a `test`, which makes the server refuse the patch if the object
+        no longer has the resourceVersion in it. In that case, this raises `Outpaced`.
         """
         act = Act("patch", resource, namespace, name)
         tested_version = None
@@ -212,9 +216,9 @@ class Kubernetes:
         name: str,
         change: Mapping[str, Any],
     ) -> Mapping[str, Any]:
-        """Change an object with a merge patch.
+        """Change an object with a merge patch, and return the changed object.
 
-        Raises `Outpaced` if the patch has a different resourceVersion.
+        Raises `Outpaced` if the patch names a resourceVersion that the object no longer has.
         """
         act = Act("patch", resource, namespace, name)
         answer = self._ask("PATCH", act, change, "application/merge-patch+json", again=True)
@@ -235,19 +239,22 @@ class Kubernetes:
         data = mapping(self.get(CONFIG_MAPS, namespace, name), "data")
         return {key: value for key, value in data.items() if isinstance(value, str)}
 
-    def _items(
+    def _read_pages(
         self,
         act: Act,
         params: Mapping[str, str],
         accept: str,
-        page: int,
+        page_size: int,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the objects page by page. If the list starts over, some are repeated. `page` is the
-        number of objects to request at once.
+        """Yield the objects of a list, requesting one page of `page_size` objects after another.
+
+        The server may let the rest of a list expire. Then the list starts over, and some objects
+        are yielded again. `params` are query parameters, such as the label selector, and `accept`
+        is the media type to request.
         """
-        cursor = _Cursor(act, page, self._lists)
-        while cursor.more:
-            cursor.check()
+        cursor = _Cursor(act, page_size, self._list_limits)  # which page comes next, and the limits
+        while cursor.has_more:
+            cursor.check_limits()  # raises an error if the list has too many pages, or is too slow
             try:
                 answer = self._ask(
                     "GET",
@@ -257,11 +264,12 @@ class Kubernetes:
                     explain_no_answer=False,
                 )
             except NoAnswerError as error:
-                if error.kind == "large" and cursor.shrink():
+                # A response that is too large is requested again, with fewer objects.
+                if error.kind == "large" and cursor.shrink_pages():
                     continue
                 raise error_for_no_answer(error, act) from None
-            cursor.count(len(answer.body))
-            if cursor.recovers_from(answer):
+            cursor.count_page(len(answer.body))  # raises an error if the whole list is too large
+            if cursor.restart_if_expired(answer):
                 continue
 
             if accept == _METADATA:
@@ -270,7 +278,7 @@ class Kubernetes:
             items = body.get("items")
             if items is not None and not isinstance(items, list):
                 raise error_for_foreign_answer(answer)
-            cursor.advance(body)
+            cursor.go_to_next_page(body)
 
             # Objects still referenced by this loop would stay in memory while the next page is
             # read.
@@ -304,7 +312,7 @@ class Kubernetes:
         method: str,
         act: Act,
         body: Any = None,
-        kind: str = _JSON,
+        content_type: str = _JSON,
         *,
         params: Mapping[str, str] | None = None,
         accept: str = _JSON,
@@ -313,14 +321,16 @@ class Kubernetes:
     ) -> Response:
         """Send a request, and return the response.
 
-        Renew a rejected credential once. Without `explain_no_answer`, `NoAnswerError` is raised as
-        it is, and not turned into the error that explains it.
+        If the server rejects the credential (401), renew it, and send the request once more.
+        `again`: whether the request may be retried after a broken connection (None: if its method
+        is safe). Without `explain_no_answer`, `NoAnswerError` is raised as it is, and not turned
+        into the error that explains it.
         """
         data = None
         headers = {"Accept": accept}
         if body is not None:
             data = json.dumps(body).encode()
-            headers["Content-Type"] = kind
+            headers["Content-Type"] = content_type
 
         def send_request() -> Response:
             return self._client().ask(
@@ -347,86 +357,89 @@ class Kubernetes:
 
 
 class _Cursor:
-    """The progress of a list."""
+    """The position in a list that is read page by page, and what has been read so far."""
 
-    def __init__(self, act: Act, limit: int, lists: ResourceListLimits) -> None:
-        self.more = True
+    def __init__(self, act: Act, page_size: int, limits: ResourceListLimits) -> None:
+        self.has_more = True  # whether the list may have another page
         self._act = act
-        self._limit = limit
-        self._token = ""
-        self._failures = 0
-        self._lists = lists
-        self._size = 0
-        self._pages = 0
-        self._end = time.monotonic() + lists.seconds
-        self._seen: set[int] = set()  # hashes of the tokens that were used
+        self._page_size = page_size  # objects to request at once
+        self._token = ""  # the server's `continue` token for the next page; "" for the first page
+        self._expiries = 0  # how often the list had to be continued with another token
+        self._limits = limits
+        self._bytes_read = 0
+        self._pages_read = 0
+        self._deadline = time.monotonic() + limits.seconds
+        self._used_tokens: set[int] = set()  # hashes of the tokens that were used
 
     @property
     def params(self) -> dict[str, str]:
         """Return the parameters for the next page."""
-        params = {"limit": str(self._limit)}
+        params = {"limit": str(self._page_size)}
         if self._token:
             params["continue"] = self._token
         return params
 
-    def check(self) -> None:
-        """Check the time before each page. Raises `SourceDownError` if the list takes too long."""
-        if self._pages >= self._lists.pages:
+    def check_limits(self) -> None:
+        """Raise `SourceDownError` if the list has had too many pages, or takes too long."""
+        if self._pages_read >= self._limits.pages:
             raise self._endless()
-        if time.monotonic() > self._end:
+        if time.monotonic() > self._deadline:
             raise SourceDownError(
-                f"cannot {self._act}: the list took more than {self._lists.seconds:g} seconds",
+                f"cannot {self._act}: the list took more than {self._limits.seconds:g} seconds",
                 hint=f"run it again; {NARROW}",
             )
 
-    def count(self, size: int) -> None:
-        """Count a page's size, and make the next pages smaller if it is large.
+    def count_page(self, size: int) -> None:
+        """Count a page of `size` bytes. If it is large, request fewer objects from now on.
 
         Raises `SourceError` if all pages together are too large.
         """
-        self._pages += 1
-        self._size += size
+        self._pages_read += 1
+        self._bytes_read += size
         if size > _LARGE_PAGE:
-            self._limit = max(self._limit * _LARGE_PAGE // size, 1)
-        if self._size > self._lists.size:
+            self._page_size = max(self._page_size * _LARGE_PAGE // size, 1)
+        if self._bytes_read > self._limits.size:
             raise SourceError(
-                f"cannot {self._act}: the list is larger than {self._lists.size:,} bytes",
+                f"cannot {self._act}: the list is larger than {self._limits.size:,} bytes",
                 hint=NARROW,
             )
 
-    def shrink(self) -> bool:
-        """Make the pages smaller. Return whether that is possible."""
-        possible = self._limit > 1
-        self._limit = max(self._limit // 8, 1)
+    def shrink_pages(self) -> bool:
+        """Request fewer objects from now on. Return False if it was only one object already."""
+        possible = self._page_size > 1
+        self._page_size = max(self._page_size // 8, 1)
         return possible
 
-    def recovers_from(self, answer: Response) -> bool:
-        """Return whether the token was too old (a 410 may include a new token) or invalid (400),
-        and prepare to continue.
+    def restart_if_expired(self, answer: Response) -> bool:
+        """Return whether the server no longer accepts the `continue` token. If so, set the token
+        for the next request.
 
-        Raises `SourceDownError` if this happens too often.
+        The token is too old (410; the response may include a new token) or invalid (400). Without a
+        new token, the list starts over. Raises `SourceDownError` if this happens too often.
         """
         is_too_old = answer.status == 410
         is_invalid = answer.status == 400 and bool(self._token)
         if not is_too_old and not is_invalid:
             return False
         self._token = text(status_of(answer), "metadata", "continue") if is_too_old else ""
-        self._failures += 1
-        self._seen.clear()
-        if self._failures > _FAILURES:
+        self._expiries += 1
+        self._used_tokens.clear()
+        if self._expiries > _MOST_EXPIRIES:
             raise SourceDownError(
                 f"cannot {self._act}: its pages expire too fast",
                 hint="run it again",
             )
         return True
 
-    def advance(self, body: Mapping[str, Any]) -> None:
-        """Go to the next page. Raises `SourceDownError` if the page was returned before."""
+    def go_to_next_page(self, body: Mapping[str, Any]) -> None:
+        """Continue with the page after this one. Raises `SourceDownError` if the server has
+        returned the same `continue` token before.
+        """
         self._token = text(body, "metadata", "continue")
-        self.more = bool(self._token)
-        if hash(self._token) in self._seen:
+        self.has_more = bool(self._token)
+        if hash(self._token) in self._used_tokens:
             raise self._endless()
-        self._seen.add(hash(self._token))
+        self._used_tokens.add(hash(self._token))
 
     def _endless(self) -> SourceDownError:
         return SourceDownError(
@@ -453,33 +466,33 @@ def without_managed_fields(body: bytes) -> bytes:
     Managed fields make up most of the metadata, and are not used here. Parsing them would cost five
     times as much as everything else. Finding their lists by the brackets costs almost nothing.
     """
-    kept = []
-    done = 0  # how much of the body has been handled
+    parts = []
+    handled = 0  # number of bytes whose parts are in `parts`
     key = body.find(_KEY)
     while key >= 0:
         list_start = key + len(_KEY)
         list_end = _end_of_list(body, list_start)
-        kept.append(body[done:list_start])
-        done = list_start if list_end < 0 else list_end
-        key = body.find(_KEY, done)
-    if not kept:
+        parts.append(body[handled:list_start])
+        handled = list_start if list_end < 0 else list_end
+        key = body.find(_KEY, handled)
+    if not parts:
         return body
-    return b"".join((*kept, body[done:]))
+    return b"".join((*parts, body[handled:]))
 
 
 def _end_of_list(body: bytes, start: int) -> int:
     """Return the position of the bracket that closes a list, or -1 if it is uncertain. `start` is
     after the opening bracket.
 
-    The list contains objects and strings, but no other lists. A bracket in a string has an odd
-    number of quotes before it.
+    The list contains objects and strings, but no other lists. Each closing bracket is tried in
+    turn. If the number of quotes before it is odd, it is part of a string.
     """
-    end = start - 1
-    for _ in range(_TRIES):
-        end = body.find(b"]", end + 1)
-        if end < 0:
+    bracket = start - 1
+    for _ in range(_MOST_BRACKETS):
+        bracket = body.find(b"]", bracket + 1)
+        if bracket < 0:
             break
-        content = body[start:end]
+        content = body[start:bracket]
         # a bracket that opens another list or is in a string, or an escaped backslash
         is_uncertain = b"[" in content or b"\\\\" in content
         if is_uncertain:
@@ -487,12 +500,12 @@ def _end_of_list(body: bytes, start: int) -> int:
         unescaped_quotes = content.count(b'"') - content.count(b'\\"')
         is_in_string = unescaped_quotes % 2 == 1
         if not is_in_string:
-            return end
+            return bracket
     return -1
 
 
 def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
-    """Return the error for an unsuccessful response."""
+    """Return the error for an unsuccessful response. `who` is our identity, for messages."""
     message = one_line(text(status_of(answer), "message"))[:_LONGEST]
     status = answer.status
     details = f": {message}" if message else ""
@@ -509,15 +522,16 @@ def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
             hint=_AGAIN,
         )
     if status == 404:
-        if act.resource.group != "argoproj.io" or act.name:
-            return AbsentError(
-                f"cannot {act}: not found",
-                hint="check the name, and whether the object has been deleted",
+        lists_argo_kind = act.resource.group == "argoproj.io" and not act.name
+        if lists_argo_kind:  # the server does not know Argo CD's kinds of objects
+            return SourceAccessError(
+                f"Argo CD is not installed in this cluster: {origin(answer.url)} does not have"
+                f" {act.resource}",
+                hint="check which cluster the kubeconfig uses: kubectl config current-context",
             )
-        return SourceAccessError(
-            f"Argo CD is not installed in this cluster: {origin(answer.url)} does not have"
-            f" {act.resource}",
-            hint="check which cluster the kubeconfig uses: kubectl config current-context",
+        return AbsentError(
+            f"cannot {act}: not found",
+            hint="check the name, and whether the object has been deleted",
         )
     if status == 400 and act.verb == "list":
         return UsageError(
@@ -531,7 +545,7 @@ def error_for_answer(answer: Response, act: Act, who: str) -> TaskError:
 
 
 def error_for_no_answer(error: NoAnswerError, act: Act) -> TaskError:
-    """Return the error for a missing response."""
+    """Return the error for a request that got no response. `error.kind` says why."""
     if error.kind == "tls":
         return SourceAccessError(
             error.message,

@@ -77,10 +77,11 @@ class Kubeconfig:
 
 
 def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") -> Kubeconfig | None:
-    """Return the requested context, else the current context, or None if there is no kubeconfig.
+    """Return the server and the identity of a context, or None if there is no kubeconfig.
 
-    `path` takes precedence over KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`,
-    which does not contain secrets.
+    `context` is the context's name; "" means the current context. `path` takes precedence over
+    KUBECONFIG and ~/.kube/config, and must exist. Raises `UsageError`, which does not contain
+    secrets.
     """
     merged = _merged_files(_paths(environ, path))
     name = context or merged["current-context"]
@@ -112,8 +113,8 @@ def kubeconfig(environ: Mapping[str, str], path: str = "", context: str = "") ->
 
 
 def _merged_files(files: Iterable[str]) -> dict[str, Any]:
-    """Return the content of all files, with each list as a mapping by name. As in kubectl, the
-    first file with an entry wins.
+    """Return the content of all files. Each list becomes a mapping by name: `clusters` may be
+    `{"prod": {"server": …}}`. As in kubectl, the first file with an entry wins.
     """
     merged: dict[str, Any] = {"clusters": {}, "users": {}, "contexts": {}, "current-context": ""}
     for file in files:
@@ -128,7 +129,11 @@ def _merged_files(files: Iterable[str]) -> dict[str, Any]:
 
 
 def _paths(environ: Mapping[str, str], path: str) -> list[str]:
-    """Return the files that exist."""
+    """Return the kubeconfig files that exist: `path` if it is set, else the files in KUBECONFIG,
+    else ~/.kube/config.
+
+    Raises `UsageError` if `path` does not exist.
+    """
     if path:
         if not os.path.exists(path):
             raise UsageError(
@@ -165,7 +170,9 @@ def _read(path: str) -> Mapping[str, Any]:
 
 
 def _server(raw: Mapping[str, Any], name: str) -> Server:
-    """Return the API server of a cluster's entry. Raises `UsageError`."""
+    """Return the API server in a cluster's entry. Raises `UsageError`, with the cluster's `name`,
+    if the entry cannot be used.
+    """
     url = text(raw, "server")
     where = f"cluster {name!r}"
     skips_verification = raw.get("insecure-skip-tls-verify") is True
@@ -199,7 +206,9 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
 
 
 def _user(raw: Mapping[str, Any], name: str) -> User:
-    """Return the identity of a user's entry. Raises `UsageError`."""
+    """Return the identity in a user's entry. Raises `UsageError`, with the user's `name`, if the
+    entry cannot be used.
+    """
     where = f"user {name!r}"
     if raw.get("auth-provider"):
         raise UsageError(

@@ -31,12 +31,14 @@ def compare(
     """Return whether `new` is newer or older than `old`, and why. Both values are "" if the order
     is unknown.
     """
-    number = new.sequence
+    new_number = new.sequence
     old_number = old.sequence
-    if number is not None and old_number is not None and new.counter == old.counter:
-        difference = number - old_number
+    if new_number is not None and old_number is not None and new.counter == old.counter:
+        difference = new_number - old_number
         if difference != 0:
-            return _by_number(difference, f"sequence {number}", f"sequence {old_number}")
+            return _order_by_difference(
+                difference, f"sequence {new_number}", f"sequence {old_number}"
+            )
 
     commits_to_compare = commits(new, old)
     relation = ancestry.get(commits_to_compare, "") if commits_to_compare else ""
@@ -50,25 +52,32 @@ def compare(
     seconds = epoch_seconds(new.created) - epoch_seconds(old.created)
     if seconds == 0:
         return "", ""
-    return _by_number(seconds, f"created {new.created}", f"created {old.created}")
+    return _order_by_difference(seconds, f"created {new.created}", f"created {old.created}")
 
 
-def _by_number(difference: float, new: str, old: str) -> tuple[Literal["newer", "older"], str]:
-    """Return the order of two builds, of which `new` and `old` are texts, by their difference."""
+def _order_by_difference(
+    difference: float, new: str, old: str
+) -> tuple[Literal["newer", "older"], str]:
+    """Return whether the new build is newer or older than the old one, and why.
+
+    `difference` is the new build's number or time minus the old one's. `new` and `old` are texts
+    about them, such as "sequence 12".
+    """
     if difference > 0:
         return "newer", f"{new} comes after {old}"
     return "older", f"{new} comes before {old}"
 
 
 def commits(new: Build, old: Build) -> Commits | None:
-    """Return the commits whose ancestry decides the order, or None.
+    """Return the two builds' source commits if their ancestry decides which build is newer:
+    (repository, new commit, old commit).
 
-    None means that the sequence decides, or that the commits cannot be compared.
+    Return None if the builds' sequence numbers decide, or if the commits cannot be compared.
     """
     have_numbers = new.sequence is not None and old.sequence is not None
     if have_numbers and new.counter == old.counter and new.sequence != old.sequence:
         return None
-    have_commits = new.commit and old.commit
+    have_commits = bool(new.commit and old.commit)
     if not have_commits or new.commit == old.commit:
         return None
     # Contact only the server named in the event. Other people can edit a state file, so never
@@ -90,8 +99,9 @@ def superseded(
     """Return why the event's build is not the newest ever written, or "" if it is the newest or the
     order is unknown.
 
-    `current` is the version in Git, and `memory` has the newest written build and the replaced
-    versions. This way, rerunning an old pipeline after a newer build or a rollback does not change
+    `event` is the build that is offered, and `current` is the version in Git. `memory` is what the
+    state file remembers about the image: the newest written build, and the versions that have been
+    replaced. This way, rerunning an old pipeline after a newer build or a rollback does not change
     anything.
     """
     newest = memory.written
@@ -116,7 +126,7 @@ def superseded(
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
-        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag)
+        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag) != ""
         if not may_be_skipped:
             return ""
     if relation == "older":
@@ -130,10 +140,12 @@ def superseded(
 
 
 def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -> bool:
-    """Return whether the event's version is one of these earlier versions in Git.
+    """Return whether the event's version is one of these earlier `versions` in Git, each written as
+    `tag`, `tag@digest`, or the digest.
 
-    Git may have had only the tag while the event has the digest, or vice versa. If Git has the same
-    tag now, the tag is mutable, and only the digest distinguishes the tag's builds.
+    `current` is the version in Git now. Git may have had only the tag while the event has the
+    digest, or vice versa. If Git has the same tag now, the tag is mutable, and only the digest
+    distinguishes the tag's builds.
     """
     if event.version in versions:
         return True
@@ -150,7 +162,7 @@ def _was_replaced(event: Written, current: Reading, versions: Collection[str]) -
 def alike(
     version: Written | Reading | Image | Meant, other: Written | Reading | Image | Meant
 ) -> bool:
-    """Return whether two versions are the same. If both have a digest, the digests must match."""
+    """Return whether two versions have the same tag and, if both have a digest, the same digest."""
     if version.tag != other.tag:
         return False
     if not version.digest or not other.digest:
@@ -167,10 +179,11 @@ def gone_back(
 ) -> str:
     """Return why a promoted build may be older than the target's, or "" if it is not.
 
-    `event` is the promoted version, and `current` is the target's. `newest` is the newest build
-    with an identity that was written at the source. If the source now has a different version,
+    A promotion copies a source's version, `event`, to a target, which has the version `current` and
+    the memory `memory`. `newest` is the newest build with an identity (a sequence number, a commit,
+    or a time) that was ever written at the source. If the source now has a different version,
     either the source went back to an older build, or the version is a later build without an
-    identity. If the strategy orders tags, only the strategy compares them.
+    identity. If the strategy orders tags, it alone compares different tags.
     """
     source_has_changed = newest != Written() and not alike(newest, event)
     if not source_has_changed:
@@ -178,12 +191,13 @@ def gone_back(
     if rules_of(policy).ordered and event.tag != newest.tag:
         return ""
 
-    target_build = Build()
+    target_build = Build()  # unknown, unless the target has its newest written build
     if memory.written and alike(memory.written, current):
         target_build = memory.written.build
     event_relation, _ = compare(event.build, target_build, {})
     if event_relation == "newer":
         return ""
+    # Unless the target has `newest` itself, it must have a newer one.
     if not alike(newest, current):
         newest_relation, _ = compare(newest.build, target_build, {})
         if newest_relation != "older":
@@ -194,29 +208,29 @@ def gone_back(
 
 
 def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry) -> str:
-    """Return why the event is older than a known build, or "" if it is not older or the order is
-    unknown.
+    """Return why the build `event` is older than the build `known`, such as "sequence 3 comes
+    before sequence 5". Return "" if it is not older, or if the order is unknown.
 
-    The known build is deferred, waits on a head branch, or was declined by a person.
-
-    If the strategy orders tags, the tags decide. Builds with the same tag are compared as builds.
+    If the strategy orders tags and the tags differ, the tags decide. Otherwise, the builds do: by
+    sequence, ancestry of commits (`ancestry` has the known answers), or creation time.
     """
     rules = rules_of(policy)
     if rules.ordered and event.tag != known.tag:
         return rules.older(event.tag, known.tag)
-    relation, because = compare(event.build, known.build, ancestry)
-    return because if relation == "older" else ""
+    relation, reason = compare(event.build, known.build, ancestry)
+    return reason if relation == "older" else ""
 
 
-MOST = 20  # versions that are recognized when their event is repeated
+MOST = 20  # replaced or failed versions that are remembered; the newest come first
 
 
 def written(memory: Memory, event: Written, policy: Policy) -> Memory:
-    """Return the memory after an update, which also settles a deferred event.
+    """Return an image's memory (what the state file remembers about it) after `event` was written.
 
-    The result keeps only what later decisions may need: the build's identity if tags alone do not
-    decide, and the versions that a rollback skipped, until a newer tag is written. For a build
-    without an identity, the order of arrival decides, so the build is not stored.
+    A deferred build and a rollback are no longer remembered after that. The result keeps only what
+    later decisions may need: the build's identity if tags alone do not decide, and the versions
+    that a rollback skipped, until a newer tag is written. For a build without an identity, the
+    order of arrival decides, so the build is not stored.
     """
     rules = rules_of(policy)
     if rules.ordered:
@@ -240,15 +254,21 @@ def written(memory: Memory, event: Written, policy: Policy) -> Memory:
 
 
 def _newest_by_tag(newest: Written | None, event: Written, rules: Rules) -> Written | None:
-    """Return the newest build to store after an update, if the strategy orders tags."""
-    if newest and rules.older(event.tag, newest.tag):
+    """Return the newest build to store after `event` was written, if the strategy orders tags.
+
+    `newest` is the stored build so far. None means to store none, because the tags decide.
+    """
+    event_is_older = newest is not None and rules.older(event.tag, newest.tag) != ""
+    if event_is_older:
         return newest
     has_identity = event.build != Build()
     return event if has_identity and event.digest else None
 
 
 def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None:
-    """Return the newest build to store after an update, if the strategy does not order tags."""
+    """Return the newest build to store after `event` was written, if the strategy does not order
+    tags. `newest` is the stored build so far.
+    """
     has_identity = event.build != Build()
     if has_identity:
         return event
@@ -259,7 +279,9 @@ def _newest_by_arrival(newest: Written | None, event: Written) -> Written | None
 
 
 def noted_failure(memory: Memory, version: str) -> Memory:
-    """Return the memory after a failed rollout of a version that Git has since replaced."""
+    """Return an image's memory after the rollout of `version` failed. Git has since replaced that
+    version.
+    """
     failed = tuple(dict.fromkeys((version, *memory.failed)))
     return replace(memory, failed=failed[:MOST])
 
@@ -271,11 +293,11 @@ def rolled_back(
     passed: tuple[str, ...],
     words: str,
 ) -> Memory:
-    """Return the memory after a rollback from `current` to `to` that skipped the versions `passed`.
+    """Return an image's memory after a rollback from the version `current` to the version `to`.
 
-    Repeated events do not restore the skipped versions. `words` is the request, such as `previous`.
-    The version it resolved to is stored, so that a job that repeats the rollback finds it already
-    done.
+    `passed` are the versions that it skipped. Repeated events do not restore them, or `current`.
+    `words` is the request, such as `previous`. It is stored with the version that it stood for, so
+    that a job that repeats the rollback finds it already done.
     """
     newest = memory.written or Written(current.tag, current.digest)
     skipped = dict.fromkeys((current.version, *passed, *memory.replaced))
@@ -284,12 +306,12 @@ def rolled_back(
         memory,
         written=newest,
         replaced=tuple(not_to_restore[:MOST]),
-        rollback=Meant(words, to.tag, to.digest, current.version),
+        rollback=Meant(to=words, tag=to.tag, digest=to.digest, was=current.version),
     )
 
 
 def released(memory: Memory) -> Memory:
-    """Return the memory after a release."""
+    """Return an image's memory after a release, which ends its hold."""
     return replace(
         memory,
         hold=None,
@@ -299,30 +321,32 @@ def released(memory: Memory) -> Memory:
 
 
 def active(hold: Hold | None, now: str) -> Hold | None:
-    """Return the hold, or None if it has expired."""
+    """Return the hold (an order not to update an image), or None if it has expired by `now`."""
     if hold and hold.until and epoch_seconds(hold.until) <= epoch_seconds(now):
         return None
     return hold
 
 
 def holding(state: State, memory: Memory, now: str) -> Hold | None:
-    """Return the active hold on an image: the image's own hold, else the Application's hold, else
-    None.
+    """Return the active hold on an image: the image's own hold (in `memory`), else the hold on the
+    whole Application (in `state`), else None.
     """
     return active(memory.hold, now) or active(state.hold, now)
 
 
 def merged(base: State, memory_branch: State) -> State:
-    """Return the combined memory of the base and the memory branch. The stricter hold wins."""
+    """Return the combined state from the base branch and from its memory branch (which stores holds
+    and deferred builds if commits do not go directly to the base). The stricter hold wins.
+    """
     images = dict(base.images)
     for key, memory in memory_branch.images.items():
-        images[key] = _merged(images.get(key, Memory()), memory)
+        images[key] = _merge_memories(images.get(key, Memory()), memory)
     return State(stricter(base.hold, memory_branch.hold), images)
 
 
 def stricter_only(base: State, memory_branch: State) -> State:
-    """Return the memory that applies to updates of the base itself: its own memory,
-    and the memory branch's holds.
+    """Return the state that applies to updates of the base branch itself: its own state, and the
+    holds from its memory branch.
 
     The memory branch may be less protected than the base. So the memory branch can hold builds back
     on the base, but never let them through.
@@ -334,12 +358,14 @@ def stricter_only(base: State, memory_branch: State) -> State:
     return State(stricter(base.hold, memory_branch.hold), images)
 
 
-def _merged(base: Memory, memory_branch: Memory) -> Memory:
-    """Return the combined memory of one image, from the base and the memory branch."""
+def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
+    """Return the combined memory of one image (its newest build, replaced and failed versions,
+    hold, and so on) from the base branch and the memory branch.
+    """
     replaced = dict.fromkeys((*base.replaced, *memory_branch.replaced))
     failed = dict.fromkeys((*base.failed, *memory_branch.failed))
     return Memory(
-        written=_newer(base.written, memory_branch.written),
+        written=_newer_build(base.written, memory_branch.written),
         replaced=tuple(replaced),
         failed=tuple(failed),
         hold=stricter(base.hold, memory_branch.hold),
@@ -348,8 +374,10 @@ def _merged(base: Memory, memory_branch: Memory) -> Memory:
     )
 
 
-def _newer(written: Written | None, other: Written | None) -> Written | None:
-    """Return the build with the higher number, or the base's build if they cannot be compared."""
+def _newer_build(written: Written | None, other: Written | None) -> Written | None:
+    """Return the build with the higher sequence number, or `written` if the two builds have no
+    numbers from the same counter.
+    """
     if written is None or other is None:
         return written or other
     number = written.build.sequence
@@ -370,8 +398,8 @@ def stricter(hold: Hold | None, other: Hold | None) -> Hold | None:
 
 
 def apart(base: Memory, wanted: Memory) -> Memory:
-    """Return the memory that the memory branch must store in addition to the base: any hold that
-    the base lacks, and deferred builds.
+    """Return what the memory branch has to store about an image: the wanted hold and the wanted
+    deferred build, each only if the base's memory has a different one.
     """
     hold = wanted.hold if wanted.hold != base.hold else None
     deferred = wanted.deferred if wanted.deferred != base.deferred else None
@@ -379,7 +407,9 @@ def apart(base: Memory, wanted: Memory) -> Memory:
 
 
 def hold_text(hold: Hold) -> str:
-    """Return `held by jane since … until …: reason`, on one line."""
+    """Return a hold as one line: `held by jane since … until …: reason`. Unknown details are left
+    out.
+    """
     who = f"{hold.source}," if hold.source else hold.by
     details = {"by": who, "since": readable(hold.at), "until": readable(hold.until)}
     words = ["held", *(f"{word} {value}" for word, value in details.items() if value)]

@@ -21,7 +21,8 @@ from task.timestamps import epoch_seconds, of_unix, readable, span
 
 
 def objection(tag: str, policy: Policy) -> Verdict | None:
-    """Return why the rules reject a tag, or None if they admit it.
+    """Return the verdict "refuse" or "error" with the rule that rejects a tag, or None if the
+    entry's rules (`policy`) admit it.
 
     The version in Git is not considered.
     """
@@ -45,8 +46,10 @@ def judge(
     *,
     allow_downgrade: bool = False,
 ) -> Verdict:
-    """Return the verdict on replacing `current` with `image`,
-    which has the tag and digest that would be written.
+    """Return the verdict on replacing `current`, the version in Git, with `image`: "update",
+    "unchanged", "refuse", or "error", with the rule and the reason.
+
+    `image` has the tag and digest that would be written.
     """
     refusal = objection(image.tag, policy)
     if refusal:
@@ -63,12 +66,13 @@ def judge(
     # AIU never compares with the running tag.
     tags_to_compare = () if allow_downgrade else (current.tag, *current.also)
     for tag in tags_to_compare:
-        if not tag or tag == image.tag or objection(tag, policy):
+        is_comparable = tag not in {"", image.tag} and objection(tag, policy) is None
+        if not is_comparable:
             continue
         why = rules.older(image.tag, tag)
         if why:
-            place = "" if tag == current.tag else ", in another entry for the image"
-            return Verdict("refuse", "not-newer", f"{why}{place}")
+            location = "" if tag == current.tag else ", in another entry for the image"
+            return Verdict("refuse", "not-newer", f"{why}{location}")
     if policy.pin_digest and not image.digest:
         why = "pin-digest needs a digest, but the build did not provide one"
         return Verdict("error", "registry", why)
@@ -76,7 +80,9 @@ def judge(
 
 
 def _why_admitted(policy: Policy) -> str:
-    """Return the rules that admit a tag. An unused constraint is omitted."""
+    """Return the reason to admit a tag, such as "semver ^1.2 admits it". A constraint that the
+    strategy does not use is left out.
+    """
     if rules_of(policy).constraint or not policy.constraints:
         rules = f"{policy.strategy} {' and '.join(policy.constraints)}".rstrip()
         return f"{rules} admits it"
@@ -92,8 +98,8 @@ def same(image: Image, current: Reading) -> bool:
     A target that has only a digest fully identifies the image, so an event with the same digest
     does not add a tag.
     """
-    # Some YAML reader reads the scalar as a number, so the tag differs even though the text is the
-    # same.
+    # Not sound: some YAML reader reads the scalar as a number, so the tag differs even though the
+    # text is the same.
     if not current.sound:
         return False
     # If the target has a different repository, writing only the tag is not enough.
@@ -168,12 +174,13 @@ def suits(wanted: Iterable[str], platforms: Iterable[str]) -> bool:
     only that variant. Case matters. A string that is not a platform does not accept any image, so
     that a typo never lets one through.
     """
-    accepting = set()  # the wanted platforms that accept the image
+    # (os, arch, variant); the variant "" is for a wanted platform without one
+    supported_platforms = set()
     for platform in platforms:
         os, arch, variant = _platform_parts(platform)
-        accepting |= {(os, arch, variant), (os, arch, "")}
+        supported_platforms |= {(os, arch, variant), (os, arch, "")}
     wanted_platforms = [_platform_parts(text) for text in wanted if is_platform(text)]
-    return any(parts in accepting for parts in wanted_platforms)
+    return any(parts in supported_platforms for parts in wanted_platforms)
 
 
 def is_platform(text: str) -> bool:
@@ -183,7 +190,8 @@ def is_platform(text: str) -> bool:
 
 
 def meant_platforms(text: str) -> tuple[str, ...]:
-    """Return the platforms that a string with an unknown architecture may mean.
+    """Return the platforms that a string with an unknown architecture may mean: `linux/amd64` for
+    `linux/x86_64`.
 
     The result is empty if the architecture is known or not similar to any known one.
     """
@@ -200,8 +208,8 @@ def _platform_parts(text: str) -> tuple[str, str, str]:
 
     Everything after the second slash is the variant, as in AIU.
     """
-    os, _, rest = text.partition("/")
-    arch, _, variant = rest.partition("/")
+    os, _, arch_and_variant = text.partition("/")
+    arch, _, variant = arch_and_variant.partition("/")
     return os, arch, variant
 
 
@@ -218,8 +226,8 @@ def young_until(since: str, seconds: int, now: str) -> str:
 
 
 def too_young(version: str, age: int, until: str) -> Verdict:
-    """Return the refusal of a version that is younger than `age` seconds until a given time. If
-    `until` is "", the version has no date.
+    """Return the refusal of a version that is younger than `age` seconds, and is old enough at the
+    time `until`. If `until` is "", the version has no date.
     """
     if until:
         why = f"is younger than {span(age)}; it can be written from {readable(until)}"

@@ -80,8 +80,8 @@ class TagOrder:
     def sort_key(self, tag: str) -> Any:
         """Return a key that sorts tags, newest last. Tags that do not match come first.
 
-        The numbers in all parts are compared before leading zeros: `2026-9-10` comes after
-        `2026-09-05`.
+        The numbers in all parts are compared first, and leading zeros only if these are equal:
+        `2026-9-10` comes after `2026-09-05`.
         """
         raw_tag = tag.encode("utf-8", "surrogatepass")
         key: Any = raw_tag
@@ -90,7 +90,7 @@ class TagOrder:
             values = []
             lengths = []
             for group, part in parts.items():
-                values.append(_value(part, group))
+                values.append(_sort_value(part, group))
                 # If the values are equal, longer runs of digits have more leading zeros.
                 lengths.append([len(run) for run in _RUN.findall(part or "")])
             key = (values, lengths, raw_tag)
@@ -101,7 +101,8 @@ class TagOrder:
 def parse_tag_order(text: str) -> TagOrder:
     """Parse a tag order.
 
-    Raises `Malformed` for an unknown word or a pattern without named groups.
+    Examples are `numeric`, `alphabetical desc`, and `regexp:-(?P<build>[0-9]+)$`. Raises
+    `Malformed` for an unknown word, and for a pattern whose named groups cannot define an order.
     """
     stripped = text.strip()
     descending = bool(_DESCENDING.search(stripped))
@@ -133,11 +134,14 @@ def parse_tag_order(text: str) -> TagOrder:
             " order",
             hint,
         )
-    return TagOrder(stripped, "regexp", descending, pattern, groups)
+    return TagOrder(stripped, "regexp", descending, pattern=pattern, groups=groups)
 
 
-def _value(part: str | None, name: str) -> Any:
-    """Return a part's sort key. A group that did not participate sorts first."""
+def _sort_value(part: str | None, name: str) -> Any:
+    """Return the sort key of a tag's part, which the group `name` of the pattern matched.
+
+    None, for a group that did not participate, sorts first.
+    """
     if part is None:
         return (0,)
     if name == VERSION_GROUP:
@@ -163,7 +167,9 @@ def numeric(text: str) -> tuple[tuple[int, int, bytes], ...]:
 
 
 def commit_in(order: TagOrder, tag: str) -> str:
-    """Return the commit ID that the order would compare as numbers, or "" if there is none."""
+    """Return the commit ID in a part of the tag that the order would compare by its numbers, or ""
+    if there is none. An alphabetical order does not compare numbers.
+    """
     if order.kind == "alphabetical":
         return ""
     parts = order.read(tag) or {}
@@ -175,7 +181,7 @@ def commit_in(order: TagOrder, tag: str) -> str:
 
 
 def newer_by_numbers(tag: str, current: str) -> bool:
-    """Return whether the numbers in a tag make it newer.
+    """Return whether the numbers in a tag make it newer than the tag `current`.
 
     All numbers are compared in order. If the tags differ in more than numbers, it is enough that
     the last number is higher.
@@ -251,7 +257,7 @@ class Semver(Rules):
         """
         version = parse_version(tag)
         if version is None:
-            why = _no_version(tag, policy) if tag else "the image has no tag"
+            why = _why_no_version(tag, policy) if tag else "the image has no tag"
             return "not-a-version", why
         if not policy.constraints and version.prerelease:
             why = (
@@ -259,12 +265,13 @@ class Semver(Rules):
                 " admit it, use the constraint >=0-0"
             )
             before_dash, _, _ = tag.partition("-")
-            if "." not in before_dash:
+            may_be_no_version = "." not in before_dash  # such as `20240131-2f4a9c1`
+            if may_be_no_version:
                 why = f"{why}; if it is not a version, set a tag-order"
             return "constraint", why
         for text in policy.constraints:
             if not parse_range(text).admits(version):
-                return "constraint", _not_in(text, tag, version)
+                return "constraint", _why_not_in_range(text, tag, version)
         return "", ""
 
     def older(self, tag: str, current: str) -> str:
@@ -277,18 +284,20 @@ class Semver(Rules):
         old = parse_version(current)
         if new is None or old is None:
             return ""
-        if new > old or (new == old and tag > current):
+        sorts_after = new == old and tag > current
+        if new > old or sorts_after:
             return ""
         if new == old:
             why = f"{current} is the same version as {tag} and sorts after it as text"
         else:
             why = f"{current} is newer than {tag}"
 
-        # If these are the same, what comes after the numbers made the difference.
+        # If both are true, the text after the numbers made the difference. A tag-order could
+        # compare the numbers in that text.
         have_same_numbers = new.finalize_version() == old.finalize_version()
         are_same_kind = bool(new.prerelease) == bool(old.prerelease)
         if have_same_numbers and are_same_kind:
-            why = f"{why}{_by_numbers(tag, current)}"
+            why = f"{why}{_numbers_advice(tag, current)}"
         return why
 
     def sort_key(self, tag: str, date: str) -> Any:
@@ -323,10 +332,10 @@ class Alphabetical(Rules):
         """Return why `tag` does not come after `current` in byte order, or "" if it does."""
         if tag.encode() > current.encode():
             return ""
-        return f"{current} comes after {tag} in alphabetical order{_by_numbers(tag, current)}"
+        return f"{current} comes after {tag} in alphabetical order{_numbers_advice(tag, current)}"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the bytes."""
+        """Return the tag's bytes."""
         return tag.encode()
 
 
@@ -388,11 +397,11 @@ class InTagOrder(Rules):
         return f"{current} comes after {tag} in the order {shortened(self._order.text)} (tag-order)"
 
     def sort_key(self, tag: str, date: str) -> Any:
-        """Return the key to sort by."""
+        """Return a key that sorts tags in the tag order, newest last."""
         return self._order.sort_key(tag)
 
 
-def _no_version(tag: str, policy: Policy) -> str:
+def _why_no_version(tag: str, policy: Policy) -> str:
     """Return why a tag that is not a version is rejected, and the strategy to use for such tags."""
     if policy.tag_order:
         return f"{tag!r} is not a version"
@@ -406,13 +415,13 @@ def _no_version(tag: str, policy: Policy) -> str:
     )
 
 
-def _not_in(text: str, tag: str, version: Version) -> str:
-    """Return why a version is not in a range.
+def _why_not_in_range(text: str, tag: str, version: Version) -> str:
+    """Return why the version in a tag is not in the range `text`, and how to admit a pre-release.
 
     Most people do not expect that a range without a pre-release excludes all pre-releases.
     """
     release = version.finalize_version()
-    is_prerelease_of_admitted = version.prerelease and parse_range(text).admits(release)
+    is_prerelease_of_admitted = bool(version.prerelease) and parse_range(text).admits(release)
     if not is_prerelease_of_admitted:
         return f"{tag} does not satisfy {text}"
 
@@ -424,8 +433,10 @@ def _not_in(text: str, tag: str, version: Version) -> str:
     return f"{why}add -0 to a version, as in >=1.0-0"
 
 
-def _by_numbers(tag: str, current: str) -> str:
-    """Return the advice for a tag that is older only because of its letters."""
+def _numbers_advice(tag: str, current: str) -> str:
+    """Return the advice to use `tag-order` if the numbers in `tag` are higher than in `current`,
+    else "".
+    """
     return (
         "; use tag-order to compare the numbers in the tags"
         if newer_by_numbers(tag, current)

@@ -57,7 +57,7 @@ def allow_pattern(value: str) -> str | None:
             _allow_hint(keyword, colon, pattern),
         )
     check_length(pattern)
-    compiled(pattern)
+    compiled(pattern)  # raises `Malformed` for a pattern that Go's regexp rejects
     return pattern
 
 
@@ -83,7 +83,7 @@ def allowed(pattern: str | None, tag: str) -> bool:
 def split_globs(value: str) -> tuple[str, ...]:
     """Return the globs in an `ignore-tags` value, trimmed, skipping empty ones.
 
-    The globs may be invalid.
+    They are not checked: see `check_glob`.
     """
     globs = map(str.strip, value.split(","))
     return tuple(glob for glob in globs if glob)
@@ -92,7 +92,7 @@ def split_globs(value: str) -> tuple[str, ...]:
 def check_glob(glob: str) -> None:
     """Raise `Malformed` for a glob that Go's `filepath.Match` rejects as a bad pattern.
 
-    AIU ignores such a glob.
+    Argo CD Image Updater ignores such a glob.
     """
     check_length(glob)
     _compiled_glob(glob)
@@ -118,8 +118,10 @@ def ignored(globs: Sequence[str], tag: str) -> str:
 
 
 def _allow_hint(keyword: str, colon: str, pattern: str) -> str:
-    """Return the hint for a value that is not `regexp:…`. The arguments are its three parts: the
-    text before the first colon, the colon or "", and the text after it.
+    """Return the hint for an `allow-tags` value that is not `regexp:…`, such as "use any" for `*`.
+
+    The arguments are the value's three parts: the text before the first colon, the colon (or ""),
+    and the text after it.
     """
     plain_keyword = keyword.strip().lower()
     # tags cannot contain a colon, so the value is a misspelled `regexp:`
@@ -193,7 +195,10 @@ def compiled(pattern: str, *, groups: bool = False) -> Any:
 
 
 def named_twice(pattern: str) -> str:
-    """Return a name that several groups share, or "". RE2 finds only the first of them."""
+    """Return a name that several groups of a pattern share, or "" if all names are unique.
+
+    RE2 finds only the first of these groups.
+    """
     without_escapes = _ESCAPE.sub("", pattern)
     without_classes = _CLASS.sub("", without_escapes)
     counts: Counter[str] = Counter(_NAMED.findall(without_classes))
@@ -233,7 +238,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
             parts[-1] += "[^/]"
             position += 1
         elif glob[position] == "[":
-            class_pattern, position = _class(glob, position + 1)
+            class_pattern, position = _character_class(glob, position + 1)
             parts[-1] += class_pattern
         else:
             letter, position = _letter(glob, position, "it ends with a backslash")
@@ -249,7 +254,7 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
     return re.compile(f"{pattern}[^/]*{after_last_star}")
 
 
-def _class(glob: str, position: int) -> tuple[str, int]:
+def _character_class(glob: str, position: int) -> tuple[str, int]:
     """Return the pattern for a character class, and the position after the class. `position` is
     after the class's `[`.
 
@@ -260,7 +265,7 @@ def _class(glob: str, position: int) -> tuple[str, int]:
         position += 1
     ranges = ""
     while True:
-        low, position = _class_letter(glob, position)
+        low, position = _class_letter(glob, position)  # a single letter is a range of its own
         high = low
         if glob.startswith("-", position):
             high, position = _class_letter(glob, position + 1)
@@ -282,14 +287,20 @@ def _class(glob: str, position: int) -> tuple[str, int]:
 
 
 def _class_letter(glob: str, position: int) -> tuple[str, int]:
-    """Return one character in a character class, and the position after it."""
+    """Return the character at `position` in a character class, and the position after it.
+
+    Raises `Malformed` for `-` and `]`, which need a backslash here.
+    """
     if position < len(glob) and glob[position] in "-]":
         raise _bad_glob(glob, f"{glob[position]!r} at this position in a [class] needs a backslash")
     return _letter(glob, position, "a [class] is not closed")
 
 
 def _letter(glob: str, position: int, trouble: str) -> tuple[str, int]:
-    """Return one character, escaped or not, and the position after it."""
+    """Return the character at `position`, escaped or not, and the position after it.
+
+    Raises `Malformed`, which says `trouble`, if the glob ends before it.
+    """
     if glob.startswith("\\", position):
         position += 1
     if position >= len(glob):

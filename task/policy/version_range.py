@@ -52,12 +52,12 @@ _HINT = (
 class Term:
     """A comparison, such as `>=1.2`.
 
-    `given` is the number of parts that are numbers, which is 1 for `1.x`.
+    `number_count` is how many of its parts are numbers: 3 for `1.2.3`, 1 for `1.x`, 0 for `*`.
     """
 
     operator: str
     version: Version  # with 0 for omitted parts
-    given: int
+    number_count: int
 
 
 @dataclass(frozen=True)
@@ -133,37 +133,40 @@ def _version(
 
 
 def _terms_of(part: str, text: str) -> tuple[Term, ...]:
-    """Return the terms between two `||`, which are separated by spaces or a comma.
+    """Parse one group of terms (a part between two `||`), such as `>=1.2, <2`.
 
-    `text` is the whole constraint, for messages.
+    The terms are separated by spaces or a comma. `text` is the whole constraint, for messages.
+    Raises `Malformed`.
     """
     terms: list[Term] = []
     stripped = part.strip(" \t\n\f\r")
     position = 0
-    gap = " "  # after the previous term; without one, no other term may follow
-    while gap:
+    separator = " "  # the text after the previous term; if it is "", no other term may follow
+    while separator:
         match = _TERM.match(stripped, position)
         if match is None:
             break
-        operator, version_text, *numbers, prerelease, build, gap = match.groups()
+        operator, version_text, *numbers, prerelease, build, separator = match.groups()
         given_numbers = _numbers_before_wildcard(numbers)
         are_decimal = all(number.isdecimal() for number in given_numbers)
         if len(version_text) > _LONGEST_VERSION or not are_decimal:
-            raise _improper(version_text, text)
-        given = len(given_numbers)
-        omitted_numbers = ["0"] * (_PATCH - given)
+            raise _unparsable(version_text, text)
+        number_count = len(given_numbers)
+        omitted_numbers = ["0"] * (_PATCH - number_count)
         version = _version((*given_numbers, *omitted_numbers), prerelease, build)
         if version is None:
-            raise _improper(version_text, text)
-        terms.append(Term(_SYNONYMS.get(operator, operator), version, given))
+            raise _unparsable(version_text, text)
+        terms.append(Term(_SYNONYMS.get(operator, operator), version, number_count))
         position = match.end()
-    if gap or position < len(stripped):
-        raise _improper(part, text)
+    if separator or position < len(stripped):
+        raise _unparsable(part, text)
     return tuple(terms)
 
 
 def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
-    """Return the parts of a version before the first one that is `x`, `*` or omitted."""
+    """Return the parts of a version before the first one that is `x`, `*` or omitted: `["1"]` for
+    `1.x`.
+    """
     given_numbers = []
     for number in numbers:
         if number is None or number in _ANY_PART:
@@ -172,7 +175,7 @@ def _numbers_before_wildcard(numbers: Sequence[str | None]) -> list[str]:
     return given_numbers
 
 
-def _improper(part: str, text: str) -> Malformed:
+def _unparsable(part: str, text: str) -> Malformed:
     """Return the error about a constraint, of which this part cannot be parsed."""
     where = f": {part.strip()[:200]!r} cannot be parsed" if part.strip() != text else ""
     return Malformed(f"{text[:200]!r} is not a version constraint{where}", _HINT)
@@ -193,37 +196,41 @@ def _leading_parts(version: Version, count: int) -> tuple[int, ...]:
 
 def _greater(version: Version, term: Term) -> bool:
     """`>1` excludes every 1.x, so it starts at 2.0.0. `>*` is `>0.0.0`."""
-    if term.given in (_MAJOR, _MINOR):
-        return _leading_parts(version, term.given) > _leading_parts(term.version, term.given)
+    if term.number_count in (_MAJOR, _MINOR):
+        return _leading_parts(version, term.number_count) > _leading_parts(
+            term.version, term.number_count
+        )
     return version > term.version
 
 
 def _at_most(version: Version, term: Term) -> bool:
     """`<=1.2` includes all of 1.2.x. `<=*` is `<=0.0`."""
-    if term.given == _PATCH:
+    if term.number_count == _PATCH:
         return version <= term.version
-    count = term.given or _MINOR
+    count = term.number_count or _MINOR
     return _leading_parts(version, count) <= _leading_parts(term.version, count)
 
 
-def _unlike(version: Version, term: Term) -> bool:
+def _not_equal(version: Version, term: Term) -> bool:
     """`!=1` excludes every 1.x. `!=1.2` excludes 1.2.x with the same pre-release."""
-    if term.given not in (_MAJOR, _MINOR):
+    if term.number_count not in (_MAJOR, _MINOR):
         return version != term.version
-    if _leading_parts(version, term.given) != _leading_parts(term.version, term.given):
+    if _leading_parts(version, term.number_count) != _leading_parts(
+        term.version, term.number_count
+    ):
         return True
-    return term.given == _MINOR and version.prerelease != term.version.prerelease
+    return term.number_count == _MINOR and version.prerelease != term.version.prerelease
 
 
 def _equal(version: Version, term: Term) -> bool:
     """`=1.2` is `~1.2`."""
-    return version == term.version if term.given == _PATCH else _tilde(version, term)
+    return version == term.version if term.number_count == _PATCH else _tilde(version, term)
 
 
 def _tilde(version: Version, term: Term) -> bool:
     """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
-    fixed = _MAJOR if term.given == _MAJOR else _MINOR
-    if term.given in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
+    fixed = _MAJOR if term.number_count == _MAJOR else _MINOR
+    if term.number_count in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
         fixed = 0
     return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
         term.version, fixed
@@ -235,9 +242,9 @@ def _caret(version: Version, term: Term) -> bool:
 
     `^0` fixes the major version, `^0.0` the minor, and `^*` admits only 0.0.0.
     """
-    if term.version.major or term.given == _MAJOR:
+    if term.version.major or term.number_count == _MAJOR:
         fixed = _MAJOR
-    elif term.version.minor or term.given == _MINOR:
+    elif term.version.minor or term.number_count == _MINOR:
         fixed = _MINOR
     else:
         fixed = _PATCH
@@ -252,7 +259,7 @@ _RULES: Mapping[str, Callable[[Version, Term], bool]] = {
     "<=": _at_most,
     ">=": lambda version, term: version >= term.version,
     "=": _equal,
-    "!=": _unlike,
+    "!=": _not_equal,
     "~": _tilde,
     "^": _caret,
 }

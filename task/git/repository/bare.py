@@ -53,15 +53,15 @@ from task.templates.commit_message import trailer_of
 from task.text import blanked, one_line
 
 T = TypeVar("T")
-_WORK = "refs/image-update/work"  # where fast-import puts the commit
+_WORK_REF = "refs/image-update/work"  # where fast-import puts the commit
 # git's own rule, which fast-import does not enforce
-_NO_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
+_FORBIDDEN_NAMES = frozenset({"", ".", "..", ".git", "git~1"})
 _WantedEntry = tuple[str, TreeEntry, bool]  # (path, entry, whether its content is needed)
 
 
 @dataclass(frozen=True)
 class Remembered:
-    """A memory branch's files, and the branch's name and tip."""
+    """The content of a memory branch, which stores the holds and waiting builds of a base."""
 
     files: Files
     tip: str  # "" if there is no such branch
@@ -83,14 +83,14 @@ class Remembered:
 
 @dataclass(frozen=True)
 class Orphans:
-    """Memory branches of bases that no longer exist on the server, by base name."""
+    """Memory branches whose base branches no longer exist on the server."""
 
-    gone: Mapping[str, str] = field(default_factory=dict)
+    gone: Mapping[str, str] = field(default_factory=dict)  # base → its memory branch
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def renamed_to(self, base: str) -> str:
         """Return the earlier name of `base`, or "". Only a rename of the default branch can be
-        detected.
+        detected: there is exactly one deleted base with a memory branch.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
         if not is_default or len(self.gone) != 1:
@@ -99,9 +99,10 @@ class Orphans:
 
 
 class BareRepository:
-    """`snapshot` reads.
+    """A repository on a server, read and changed through a temporary bare repository.
 
-    `land` commits and pushes, or raises `Outpaced`: compare-and-swap on the tip of a branch.
+    `snapshot` reads files at a branch's tip. `land` commits on top of that tip and pushes, or
+    raises `Outpaced` if the branch has moved since.
     """
 
     through: ClassVar[Through] = "git"  # how commits are created
@@ -113,6 +114,9 @@ class BareRepository:
         signer: Signer | None = None,
         cache_dir: str = "",
     ) -> None:
+        """`signer`: signs the commits, if set. `cache_dir`: the folder with objects from earlier
+        runs, or "".
+        """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
         # Each history fetches its objects with a remote of its own.
@@ -149,7 +153,8 @@ class BareRepository:
         """Return the branch that the remote's HEAD points to. Raises `SourceError` if there is
         none.
 
-        With `tip`, also fetch its tip, because a run reads the branch next.
+        With `tip`, also fetch its tip, and keep it for `snapshot`, because a run reads the branch
+        next.
         """
         if not tip:
             name, _ = self._remote.default_branch()
@@ -165,14 +170,14 @@ class BareRepository:
         default: Collection[Place] = (),
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
-        """Return these places at the branch's current tip, all from one commit, and the content of
-        its memory branch.
+        """Return the files that `places` (paths, and what to read there) want, all from the
+        branch's current tip, and the content of its memory branch, which stores holds.
 
         `places` is evaluated while the request for the tip is running. `heads` are head branches
-        that are read next. Their tips and files are fetched together with the base's, and so are
-        the required files of the default branch. `besides` returns more places, given the memory
-        branch's files. Raises `SourceError` if the branch does not exist, and the errors of
-        `task.git.errors`.
+        (the source branches of pull requests) that are read next. `default` are places to read from
+        the default branch. The tips and files of all these branches are fetched together. `besides`
+        returns more places, given the memory branch's files. Raises `SourceError` if the branch
+        does not exist, and the errors of `task.git.errors`.
         """
         # Evaluated only once, even if the read has to start again.
         requested_places = cache(lambda: tuple(dict.fromkeys(places)))
@@ -183,7 +188,7 @@ class BareRepository:
 
         def read() -> Snapshot:
             tips = self._tips(name, heads, requested_places, default=needs_default_tip)
-            memory = self._remembered(name, tips)
+            memory = self._read_memory_branch(name, tips)
             more_places: Iterable[Place] = ()
             if besides and memory.files:
                 more_places = besides(memory.files)
@@ -211,10 +216,12 @@ class BareRepository:
         *,
         default: bool,
     ) -> Mapping[str, str]:
-        """Return a map of branch → tip, and remember the head branches' tips, which are read next.
+        """Return the tips of the base, the memory branches, and the `heads` that exist, by branch,
+        and remember those of the `heads`, which are read next.
 
         Nothing is fetched if `default_branch` has just fetched the base's tip, and there are no
-        head branches. `wanted` is called during the fetch.
+        `heads`. `wanted` is called during the fetch. With `default`, the default branch's tip has
+        the key `HEAD`.
         """
         if base in self._unread_tips and not heads:
             tips = self._unread_tips
@@ -223,17 +230,18 @@ class BareRepository:
         self._unread_tips = {head: tips.get(head, "") for head in heads}
         return tips
 
-    def _remembered(self, base: str, tips: Mapping[str, str]) -> Remembered:
-        """Return the content of a base's memory branch.
+    def _read_memory_branch(self, base: str, tips: Mapping[str, str]) -> Remembered:
+        """Return the content of a base's memory branch, which is empty if there is no such branch.
 
-        A base that was renamed takes over the memory branch of its old name. `tips` are the tips of
-        all memory branches, by branch.
+        A base that was renamed takes over the memory branch of its old name. `tips` contains the
+        tips of all memory branches, by branch.
         """
         own_branch = memory_branch(self._remote.repo, base)
         own_tip = tips.get(own_branch, "")
         if own_tip:
             return Remembered(self._all_files(base, own_tip), own_tip, inherited=None)
 
+        # The base has no memory branch of its own.
         orphans = self._orphans(tips)
         old_base = orphans.renamed_to(base)
         if not old_base:
@@ -250,7 +258,11 @@ class BareRepository:
         )
 
     def _orphans(self, tips: Mapping[str, str]) -> Orphans:
-        """Return the memory branches of bases that do not exist on the server anymore."""
+        """Return the memory branches whose bases no longer exist on the server. `tips` contains the
+        tips of all memory branches, by branch.
+
+        The base is in a trailer of the memory branch's commit message.
+        """
         branch_of_base: dict[str, str] = {}  # base → its memory branch
         for branch, tip in tips.items():
             if not branch.startswith(MEMORY):
@@ -264,26 +276,27 @@ class BareRepository:
             return Orphans()
 
         base_refs = [f"refs/heads/{base}" for base in branch_of_base]
-        listed = self._remote.refs("HEAD", *base_refs, symbolic=True)
-        existing_refs = {ref for _, ref in listed}
-        gone = {
+        listed_refs = self._remote.refs("HEAD", *base_refs, symbolic=True)
+        existing_refs = {ref for _, ref in listed_refs}
+        branches_without_base = {
             base: branch
             for base, branch in branch_of_base.items()
             if f"refs/heads/{base}" not in existing_refs
         }
         # HEAD is listed twice: as `ref: name`, and with its commit id.
-        symbolic_heads = [value for value, ref in listed if ref == "HEAD" and " " in value]
-        head = symbolic_heads[0] if symbolic_heads else ""
-        return Orphans(gone, head)
+        symbolic_heads = [value for value, ref in listed_refs if ref == "HEAD" and " " in value]
+        symbolic_head = symbolic_heads[0] if symbolic_heads else ""
+        return Orphans(branches_without_base, symbolic_head)
 
     def _all_files(self, branch: str, tip: str) -> Files:
         """Return all files, with their contents, at a commit."""
         return self._snapshot(branch, tip, [Place("", "files")]).files
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Return the snapshot with the memory branch whose name has this prefix.
+        """Return the snapshot with the content of the memory branch whose name has this prefix.
 
-        If that branch does not exist yet, the snapshot's content moves to it.
+        If that branch does not exist yet, the snapshot keeps the content that it has. It will be
+        moved to the new branch, so the branch that it is on now becomes `inherited`.
         """
         base = snapshot.branch
         name = memory_branch(self._remote.repo, base, prefix)
@@ -304,7 +317,7 @@ class BareRepository:
         return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places, at the commit of an earlier snapshot."""
+        """Return a snapshot of more places at the commit of an earlier snapshot."""
 
         def read() -> Snapshot:
             tip = snapshot.tip
@@ -321,8 +334,8 @@ class BareRepository:
         return self._with_restarts(read)
 
     def head(self, head: str) -> Head | None:
-        """Return a head branch's tip, without reading its files, or None if the branch does not
-        exist.
+        """Return the tip of a head branch (the source branch of a pull request), without reading
+        its files, or None if the branch does not exist.
         """
         name = branch_name(head)
 
@@ -338,14 +351,22 @@ class BareRepository:
             commit = commit_of(self._remote.objects, tip)
             is_merge = len(commit.parents) > 1
             parent = "" if is_merge else commit.parent
-            return Head(name, tip, commit.tree, parent, commit.message, commit.author)
+            return Head(
+                branch=name,
+                tip=tip,
+                tree=commit.tree,
+                parent=parent,
+                message=commit.message,
+                by=commit.author,
+            )
 
         return self._with_restarts(read)
 
     def signed(self, commit: str, keys: Sequence[str]) -> bool:
-        """Return whether a commit that was read is signed by one of these public keys, or by the
-        run's own key if none are given. If the run does not sign either, every commit counts as
-        signed.
+        """Return whether a commit that was read is signed by one of these public keys.
+
+        If `keys` is empty, the run's own signing key is accepted. If the run has none either, every
+        commit counts as signed.
         """
         if not keys and self._signer is None:
             return True
@@ -365,10 +386,10 @@ class BareRepository:
         limit: int = 100,
         marked: Collection[str] = (),
     ) -> History:
-        """Return the file's content at the branch's tip, then each earlier version that differs,
-        newest first.
+        """Return an iterator over (commit, content) of a file: at the branch's tip, then each
+        earlier version that differs, newest first. It is closed with this repository.
 
-        See `History`.
+        See `History` for `limit` and `marked`.
         """
         name = self.default_branch() if branch in {"", "HEAD"} else branch_name(branch)
         history = History(self._new_remote(), name, path, limit, marked)
@@ -381,7 +402,8 @@ class BareRepository:
         pages: Sequence[Collection[str]],
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
-        """Yield the versions for each page of files, newest first, from one fetch of commits.
+        """Yield, for each page (a group of paths), the versions of its files, newest first, at most
+        `most` for each file. All pages are read from one fetch of commits.
 
         See `versions_of`.
         """
@@ -398,56 +420,58 @@ class BareRepository:
         return self._remote.atomic
 
     def remember(self, change: Changeset) -> LandedCommit:
-        """Replace the content of the memory branch, `change.head`, with these files.
+        """Replace the content of the memory branch, `change.head`, with the files in `change`, and
+        return the new commit.
 
         Without files, delete the branch; if that is not allowed, commit an empty tree.
 
         Raises `Outpaced` if the branch is no longer at `change.head_commit`.
         """
-        landed = self._with_restarts(lambda: self._memory_commit(change))
+        new_commit = self._with_restarts(lambda: self._memory_commit(change))
         old_tip = change.head_commit or ""
         try:
-            self._push(Pushed(change.head, landed.commit, old_tip, replaces=True))
+            self._push(Pushed(change.head, new_commit.commit, old_tip, replaces=True))
         except RepositoryError:
-            is_deletion = not landed.commit
+            is_deletion = not new_commit.commit
             if not is_deletion:
                 raise
             # GitLab and Gitea do not allow anyone to delete a protected branch with git.
-            with_empty_tree = self._with_restarts(lambda: self._imported(change))
-            landed = replace(with_empty_tree, commit=self._signed(change, with_empty_tree))
-            self._push(Pushed(change.head, landed.commit, old_tip, replaces=True))
-        return landed
+            with_empty_tree = self._with_restarts(lambda: self._import_commit(change))
+            new_commit = replace(with_empty_tree, commit=self._signed_id(change, with_empty_tree))
+            self._push(Pushed(change.head, new_commit.commit, old_tip, replaces=True))
+        return new_commit
 
     def _memory_commit(self, change: Changeset) -> LandedCommit:
-        """Create the memory branch's new commit. Without files, its id is "", which deletes the
-        branch.
+        """Create the memory branch's new commit, signed if required. If `change` has no files, do
+        not create a commit, and return the id "", which deletes the branch when it is pushed.
         """
         if not change.files:
             return LandedCommit("", "")
-        unsigned = self._imported(change)
-        return replace(unsigned, commit=self._signed(change, unsigned))
+        unsigned = self._import_commit(change)
+        return replace(unsigned, commit=self._signed_id(change, unsigned))
 
     def drop(self, head: str, was: str) -> None:
-        """Delete a head branch that is at `was`. Raises `Outpaced` if it has moved."""
+        """Delete a head branch that is at the commit `was`. Raises `Outpaced` if it has moved."""
         self._push(Pushed(head, "", was, replaces=True))
 
     def predict(self, change: Changeset) -> LandedCommit:
-        """Return what `land` would return, without committing or sending anything."""
-        prepared, _ = self._with_restarts(lambda: self._prepared(change))
+        """Return what `land` would return, but without a commit id. Nothing is pushed."""
+        prepared, _ = self._with_restarts(lambda: self._prepare_commit(change))
         if not prepared.pushed:  # a branch already has these files
             return prepared
         return replace(prepared, commit="")
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
-        """Commit on top of the tip that was read, and push.
-
-        Raises `Outpaced` if the branch has moved since.
+        """Commit on top of the tip that was read (`change.tip`), and push the commit.
 
         Our own head branch is created, or replaced if it has not moved. Other branches are never
-        replaced. `memory_change` is pushed together with it: either both land or neither does.
-        Raises `NotAtomicError` if the server cannot do that.
+        replaced. `memory_change`, the memory branch's new content, is pushed in the same push:
+        either both branches change, or neither does.
+
+        Raises `Outpaced` if the branch has moved since it was read, and `NotAtomicError` if the
+        server cannot change two branches in one push.
         """
-        prepared, head_tip = self._with_restarts(lambda: self._prepared(change))
+        prepared, head_tip = self._with_restarts(lambda: self._prepare_commit(change))
         if not prepared.pushed:  # a branch already has these files
             return prepared
         return self._send(change, prepared, head_tip, memory_change)
@@ -455,17 +479,20 @@ class BareRepository:
     def _send(
         self,
         change: Changeset,
-        made: LandedCommit,
+        unsigned: LandedCommit,
         head_tip: str,
         memory_change: Changeset | None = None,
     ) -> LandedCommit:
-        """Push the commit, signed if required, and the memory branch's commit with it.
+        """Push the commit, signed if required, and the memory branch's commit in the same push.
+        Return the commit as pushed.
 
-        `head_tip` is the tip of the head branch, or "".
+        `head_tip` is the commit that the head branch is at, or "" if it does not exist.
         """
         replaces_head = change.head != change.base and not change.on_top
         old_tip = head_tip if replaces_head else change.tip
-        pushed = Pushed(change.head, self._signed(change, made), old_tip, replaces=replaces_head)
+        pushed = Pushed(
+            change.head, self._signed_id(change, unsigned), old_tip, replaces=replaces_head
+        )
 
         memory_commit = ""
         pushed_memory = None
@@ -475,26 +502,30 @@ class BareRepository:
             pushed_memory = Pushed(memory_change.head, memory_commit, old_memory_tip)
 
         self._push(pushed, change.push_options, pushed_memory)
-        return replace(made, commit=pushed.commit, memory_commit=memory_commit)
+        return replace(unsigned, commit=pushed.commit, memory_commit=memory_commit)
 
-    def _signed(self, change: Changeset, unsigned: LandedCommit) -> str:
-        """Return the same commit, signed if required."""
+    def _signed_id(self, change: Changeset, unsigned: LandedCommit) -> str:
+        """Return the id of the same commit with a signature, or its own id if the run does not sign
+        commits.
+        """
         if self._signer is None or not unsigned.commit:
             return unsigned.commit
         folder = self._remote.ready()
         message = _plain_message(change)
         return self._signer.commit(folder, unsigned.tree, change.tip, message, change.author)
 
-    def _prepared(self, change: Changeset) -> tuple[LandedCommit, str]:
-        """Create the commit. Return the result of `land`, and the head branch's tip.
+    def _prepare_commit(self, change: Changeset) -> tuple[LandedCommit, str]:
+        """Create the commit without pushing it. Return it, and the head branch's tip.
 
-        The landing is not `pushed` if a branch already has the same files on the same tip. On an
-        older tip, the same files may still conflict with changes to the base. The head branch's tip
-        is "" if the branch does not exist or is the base itself.
+        The commit's `pushed` is False if there is nothing to push, because a branch already has the
+        same files on the same tip. On an older tip, the same files may still conflict with changes
+        to the base. The head branch's tip is "" if it is not replaced: the branch does not exist,
+        belongs to someone else, or is the base itself.
         """
         head = change.head
         commit = self._make(change)
-        if commit.tree == self._root(change.tip):
+        changes_nothing = commit.tree == self._root(change.tip)
+        if changes_nothing:
             return LandedCommit(change.tip, commit.tree, pushed=False), ""
         if head == change.base or change.on_top:
             return commit, ""
@@ -513,6 +544,7 @@ class BareRepository:
                 raise Outpaced(f"{head} is no longer at {head_tip}")
 
         has_same_files = self._root(head_tip) == commit.tree
+        # on the same tip: not on an older commit of the base
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
             return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
@@ -529,8 +561,8 @@ class BareRepository:
     ) -> Snapshot:
         """Return the files that `places` want from the commit `tip`.
 
-        The same places are read from the commits `tips_read_next` later, so the contents of their
-        files are fetched now too, with the same request.
+        The same places will be read from the commits `tips_read_next`, so the contents of these
+        files are fetched in the same request. `branch` is the name of the snapshot's branch.
         """
         entries = self._entries_at(tip, places)
         next_entries: list[_WantedEntry] = []
@@ -542,10 +574,11 @@ class BareRepository:
         for path, entry, needs_text in entries:
             if needs_text:
                 files[path] = replace(self._texts[entry.oid], mode=entry.mode)
-        return Snapshot(self._remote.repo, branch, tip, files, self._messages[tip])
+        message = self._messages[tip]
+        return Snapshot(self._remote.repo, branch, tip, files, message=message)
 
     def _entries_at(self, commit: str, places: Collection[Place]) -> list[_WantedEntry]:
-        """Return the entries that `places` want from a commit."""
+        """Return the entries of files that `places` want from a commit, without contents."""
         root = self._root(commit)
         entries: list[_WantedEntry] = []
         for place in places:
@@ -553,7 +586,9 @@ class BareRepository:
         return entries
 
     def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
-        """Fetch and read the needed contents that are not known yet, in one request."""
+        """Fetch and read the contents that the entries need, in one request, and remember them.
+        Those that were read before are skipped. `branch` is for error messages.
+        """
         needed = {entry.oid for _, entry, needs_text in entries if needs_text}
         missing = sorted(needed - self._texts.keys())
         if missing:
@@ -562,7 +597,7 @@ class BareRepository:
                 self._texts[oid] = file_of(blob)
 
     def _root(self, commit: str) -> str:
-        """Return a commit's root tree, and remember the commit's message."""
+        """Return the id of a commit's root tree. Also remember the commit's message."""
         if commit not in self._roots:
             content = self._remote.objects.read([commit])[commit] or b""
             headers, _, message = content.partition(b"\n\n")
@@ -582,15 +617,16 @@ class BareRepository:
         return self._trees[oid]
 
     def _with_restarts(self, work: Callable[[], T]) -> T:
-        """Run `work`.
-
-        Run it again in an empty repository if the server cannot send single objects, or the cache
-        is corrupt.
+        """Return the result of `work`. If the server cannot send single objects, or the cache is
+        corrupt, run it again in an empty repository.
         """
         return restarted(self._remote, work, self._forget)
 
     def _make(self, change: Changeset) -> LandedCommit:
-        """Create the commit in the temporary repository, on top of the tip that was read."""
+        """Create the commit in the temporary repository, on top of the tip that was read.
+
+        Raises `Outpaced` if that tip has to be fetched again, and the branch has moved.
+        """
         branch = change.head if change.on_top else change.base
         if change.tip not in self._roots:
             current_tip = self._remote.fetch_tip(branch)
@@ -598,31 +634,32 @@ class BareRepository:
                 raise Outpaced(f"{branch} is no longer at {change.tip}")
         self._refuse_odd_paths(change)
         try:
-            return self._imported(change)
+            return self._import_commit(change)
         except GitFailed as error:
-            self._remote.without_cache()
+            self._remote.without_cache()  # raises `StartAgain` if a cache may be the cause
             raise git_errors.failure(error.err, self._remote.subject(change.base)) from error
 
-    def _imported(self, change: Changeset) -> LandedCommit:
-        """Create the commit with `git fast-import` on top of `change.tip` ("": no parent).
+    def _import_commit(self, change: Changeset) -> LandedCommit:
+        """Create the commit with `git fast-import` on top of `change.tip` ("" means no parent).
 
-        It rewrites only the trees on the paths to the files, without an index or worktree, for any
+        Git rewrites only the trees on the paths to the files, without an index or worktree, for any
         number of files.
         """
         argv = ("fast-import", "--quiet", "--force", "--date-format=now", "--done")
         output = self._remote.local(*argv, stdin=_import_stream(change)).decode()
+        # the responses to the last two commands in the stream, `get-mark` and `ls`
         commit, listing = output.split("\n")[:2]
         _mode, _kind, tree, *_path = listing.split()
         return LandedCommit(commit, tree, through=self.through)
 
     def _refuse_odd_paths(self, change: Changeset) -> None:
-        """Reject paths that would make fast-import replace a symlink with a directory, or write to
-        `.git/config`.
+        """Raise `TargetError` for paths that would make fast-import replace a symlink with a
+        directory, or write to `.git/config`.
         """
         subject = self._remote.subject(change.base)
         for path in change.files:
             names = set(path.lower().split("/"))
-            if "\0" in path or names & _NO_NAMES:
+            if "\0" in path or names & _FORBIDDEN_NAMES:
                 hint = "set another path in write-back-target"
                 raise TargetError(
                     f"{blanked(path)!r} is not a path that Git can store",
@@ -647,21 +684,23 @@ class BareRepository:
         options: Sequence[str] = (),
         also_pushed: Pushed | None = None,
     ) -> None:
-        """Push. If the server's response is lost, find out whether the push has arrived."""
+        """Push a branch, and maybe a second one in the same push. If the server's response is lost,
+        ask the server whether the push has arrived.
+        """
         send = partial(self._remote.push, pushed, options, also_pushed)
         has_arrived = partial(self._remote.contains, pushed.head, pushed.commit)
         send_once(send, has_arrived, "whether the push arrived")
 
 
 def _import_stream(change: Changeset) -> bytes:
-    """Return the whole input: one commit on top of `change.tip` ("": no parent), with the message
-    and file contents byte for byte.
+    """Return the input for `git fast-import`: one commit on top of `change.tip` ("" means no
+    parent), with the message and file contents byte for byte, and commands that print the new ids.
     """
     name = _plain(change.author.name)
     email = _plain(change.author.email)
     who = f"{name or email} <{email}> now"
     parts = [
-        f"commit {_WORK}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
+        f"commit {_WORK_REF}\nmark :1\nauthor {who}\ncommitter {who}\n".encode(),
         _fast_import_data(_plain_message(change)),
         f"from {change.tip}\n".encode() if change.tip else b"",
     ]
@@ -678,7 +717,7 @@ def _import_stream(change: Changeset) -> bytes:
 
 
 def _plain_message(change: Changeset) -> str:
-    """Return the message as bytes that are valid in a commit."""
+    """Return the commit message without NUL characters, which a commit cannot contain."""
     return change.message.replace("\0", "")
 
 

@@ -25,14 +25,14 @@ from task.git.command import Git
 
 # packs, because git searches each of them. Later packs depend on earlier ones, so they are all
 # removed together.
-_MOST = 100
-_PIECE = 1 << 20  # bytes
+_MOST_PACKS = 100
+_BYTES_AT_ONCE = 1 << 20  # bytes
 _LONGEST = 100  # maximum bytes in the file with the last tip
-_NOTES = {
+_TIP_NOTES = {
     name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
     for name, length in (("sha1", 40), ("sha256", 64))
 }
-_KINDS = (".rev", ".promisor", ".pack", ".idx")  # git finds a pack once its .idx exists
+_PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # git finds a pack once its .idx exists
 
 
 @dataclass(frozen=True)
@@ -69,24 +69,24 @@ class Cache:
         return ""
 
     def last_tip(self) -> CachedTip:
-        """Return the last saved tip.
+        """Return the last saved tip, or an empty `CachedTip` if there is none, or the file cannot
+        be read. After a machine crash, the file may contain anything.
 
         Git reports this tip to the server, and gets only new objects.
-
-        After a machine crash, the file may contain anything.
         """
         with suppress(OSError), open(f"{self.objects}/tip", "rb") as file:
-            match = _NOTES[self._format].fullmatch(file.read(_LONGEST))
+            match = _TIP_NOTES[self._format].fullmatch(file.read(_LONGEST))
             if match:
                 tip, completeness = match.groups()
                 return CachedTip(tip.decode(), whole=completeness == b"whole")
         return CachedTip()
 
     def add_packs(self, objects: str, cached_tip: CachedTip) -> None:
-        """Add the packs of a run, which are in the folder `objects`.
+        """Copy a run's packs from the folder `objects` to the cache, and save `cached_tip`, for
+        which the cache then has everything.
 
-        Together with earlier packs, they contain everything for `cached_tip`. If there are too many
-        packs, remove all of them. It is not an error if a file cannot be written.
+        If there are too many packs, remove all of them. It is not an error if a file cannot be
+        written.
         """
         with suppress(OSError):
             for name in sorted(os.listdir(f"{objects}/pack")):
@@ -101,7 +101,7 @@ class Cache:
 
             names = os.listdir(f"{self.objects}/pack")
             indexes = [name for name in names if name.endswith(".idx")]
-            if len(indexes) > _MOST:
+            if len(indexes) > _MOST_PACKS:
                 self.drop()
 
     def drop(self) -> None:
@@ -116,9 +116,9 @@ class Cache:
         target = f"{self.objects}/pack/{os.path.basename(pack)}"
         if os.path.exists(f"{target}.idx"):
             return
-        for kind in _KINDS:
-            with suppress(FileNotFoundError), open(pack + kind, "rb") as file:
-                self._write_atomically(target + kind, file)
+        for suffix in _PACK_SUFFIXES:
+            with suppress(FileNotFoundError), open(pack + suffix, "rb") as file:
+                self._write_atomically(target + suffix, file)
 
     @staticmethod
     def _write_atomically(path: str, content: IO[bytes]) -> None:
@@ -129,7 +129,7 @@ class Cache:
         temporary_path = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
             with open(temporary_path, "wb") as file:
-                copyfileobj(content, file, _PIECE)
+                copyfileobj(content, file, _BYTES_AT_ONCE)
             os.rename(temporary_path, path)
         except OSError:
             with suppress(OSError):
@@ -229,7 +229,7 @@ class BareFolder:
             return
         with shutdown.shield():
             self.path = temporary_folder(self._parent)
-        with self._room():
+        with self._explain_write_error():
             os.makedirs(f"{self.path}/objects/info")
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
@@ -243,8 +243,8 @@ class BareFolder:
         self.partial()
 
     def _use_cache(self) -> None:
-        """Let git read the cached objects, and offer the cached tip to the server. A cache that
-        cannot be opened is not used.
+        """Let git read the cached objects, and offer the cached tip to the server, by writing the
+        repository's files about them. A cache that cannot be opened is not used.
         """
         if self.cache is None:
             return
@@ -265,11 +265,14 @@ class BareFolder:
         self.create()
 
     def partial(self) -> str:
-        """Return the path for fetching: objects may be missing, because the remote has them."""
+        """Prepare the repository for a fetch, and return its path: git assumes that the remote has
+        all missing objects.
+        """
         return self._configured(_PARTIAL, _PROMISOR)
 
     def complete(self) -> str:
-        """Return the path for everything else: git assumes that no objects are missing.
+        """Prepare the repository for all commands but fetches, and return its path: git assumes
+        that no objects are missing.
 
         Otherwise `pack-objects` would fetch every object that it visits, and `cat-file` every
         missing object.
@@ -277,8 +280,11 @@ class BareFolder:
         return self._configured("", "")
 
     def _configured(self, partial: str, promisor: str) -> str:
-        """Write the configuration with these settings, and return the repository's path."""
-        local = ""
+        """Write the configuration file, and return the repository's path.
+
+        `partial` and `promisor` are lines for its sections `extensions` and `remote`, or "".
+        """
+        local = ""  # lines about a repository on this machine
         if self._local:
             local = _LOCAL.format(safe=_SAFE if self._local == "safe" else "")
         text = _CONFIG.format(
@@ -290,7 +296,7 @@ class BareFolder:
             local=local,
             stall=max(round(self._stall), 1),
         )
-        with self._room():
+        with self._explain_write_error():
             self._write("config", text)
         return self.path
 
@@ -299,8 +305,8 @@ class BareFolder:
             file.write(text)
 
     @contextmanager
-    def _room(self) -> Iterator[None]:
-        """Raise `UnreachableError` if the block cannot write its files."""
+    def _explain_write_error(self) -> Iterator[None]:
+        """Turn an error about writing a file in the block into an `UnreachableError`."""
         try:
             yield
         except OSError as error:

@@ -37,7 +37,7 @@ class Checkout:
 
 
 def checkout_at(top: str, git: Git) -> Checkout:
-    """Return the checkout in this top-level folder. It is only read."""
+    """Return the checkout (a repository on this machine) in the folder `top`. It is only read."""
     git_dir = f"{top}/.git"
 
     def rev_parse(*argv: str) -> str:
@@ -56,12 +56,12 @@ def checkout_at(top: str, git: Git) -> Checkout:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The two sides of a comparison."""
+    """The two sides of a comparison: the base, and the head, which is a change to it."""
 
     branch: str  # the branch that the change is merged into
     default: str  # the default branch
-    base: str  # commit ids
-    head: str
+    base: str  # the base's commit id
+    head: str  # the commit id of the change
     merged: str  # the merge's tree
     paths: tuple[str, ...]  # paths of all files that the merge changes
     messages: tuple[str, ...]  # messages of the change's last commits, as far as available
@@ -103,7 +103,7 @@ class ComparedRepository(BareRepository):
         return self._comparison or self._with_restarts(self._compare)
 
     def at(self, tip: str, places: Collection[Place]) -> Snapshot:
-        """Return places from one side: at the base commit, or in the merge's tree."""
+        """Return a snapshot of places from one side. `tip` is the base, or the merge's tree."""
 
         def read() -> Snapshot:
             comparison = self._comparison or self._compare()
@@ -117,7 +117,8 @@ class ComparedRepository(BareRepository):
         default: Collection[Place],
         urls: Collection[str],
     ) -> Snapshot:
-        """Return places from the base, and the content of its memory branches.
+        """Return a snapshot of places from the base, with the content of its memory branches, which
+        store holds and waiting builds.
 
         `default` are places that are read from the default branch. `urls` are the forms in which
         Applications write the repository's URL: each form has its own memory branch.
@@ -133,7 +134,7 @@ class ComparedRepository(BareRepository):
                 default_files = self._snapshot(comparison.default, default_tip, default).files
                 base = replace(base, default=default_files)
 
-            base = self._remembered(branch, comparison.tips).beside(base)
+            base = self._read_memory_branch(branch, comparison.tips).beside(base)
             memory_files = dict(base.memory_files)
             for url in urls:
                 memory_tip = comparison.tips.get(memory_branch(url, branch))
@@ -144,7 +145,7 @@ class ComparedRepository(BareRepository):
         return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return more places from the same side."""
+        """Return a snapshot of more places from the same side."""
         return self.at(snapshot.tip, places)
 
     def _forget(self) -> None:
@@ -155,7 +156,7 @@ class ComparedRepository(BareRepository):
         """Fetch and merge both sides, and remember the comparison."""
         base = self._base()
         head = self._commit_of_option(self._compared.head, "--head")
-        merged_tree = self._merged(base.commit, head)
+        merged_tree = self._merged_tree_of(base.commit, head)
         # so that `_snapshot` reads the tree like a commit
         self._roots[merged_tree] = merged_tree
         self._messages[merged_tree] = ""
@@ -188,8 +189,9 @@ class ComparedRepository(BareRepository):
     def _base(self) -> _Base:
         """Fetch the base, and return its branch and commit.
 
-        If `--base` is a branch, or the CI system reports one, this is the branch and its tip. If it
-        is a tag or a commit, the branch is the default branch.
+        If `--base` is a branch, or the CI system reports one, this is the branch and its tip. In a
+        merge queue, the commit is the value of `--base` instead. If `--base` is a tag or a commit,
+        the branch is the default branch.
         """
         compared = self._compared
         default = ""
@@ -202,19 +204,19 @@ class ComparedRepository(BareRepository):
             try:
                 tips = self._remote.fetch_tips(branch, default=has_other_default)
             except SourceError:
-                # The base may still be a tag or a commit in the checkout.
-                if compared.branch or not self._commit_in_checkout(compared.base):
+                # `--base` may still be a tag or a commit in the checkout.
+                if compared.branch or self._commit_in_checkout(compared.base) == "":
                     raise
             else:
                 commit = tips[branch]
                 if self._is_queued():
                     commit = self._commit_of_option(compared.base, "--base")
-                return _Base(branch, commit, default or branch, tips)
+                return _Base(branch, commit, default=default or branch, tips=tips)
 
         # It is not a branch.
         tips = self._remote.fetch_tips(default)
         commit = self._commit_of_option(compared.base, "--base")
-        return _Base(default, commit, default, {**tips, "HEAD": tips[default]})
+        return _Base(default, commit, default=default, tips={**tips, "HEAD": tips[default]})
 
     def _base_name(self, default: str) -> str:
         """Return the branch that the CI system reports, else the value of `--base`, which may also
@@ -275,9 +277,11 @@ class ComparedRepository(BareRepository):
                 return output.decode().strip()
         return ""
 
-    def _merged(self, base: str, head: str) -> str:
-        """Return the tree of the merge of `head` into `base`. Raises `TargetError`, which lists the
-        conflicting files.
+    def _merged_tree_of(self, base: str, head: str) -> str:
+        """Return the tree of the merge of the commit `head` into the commit `base`.
+
+        Raises `TargetError`, which lists the conflicting files, and `SourceError` if the two have
+        no common commit.
         """
         head_contains_base = base in (head, *self._parents(head))
         if head_contains_base:
@@ -299,7 +303,9 @@ class ComparedRepository(BareRepository):
         return self._merge_tree(base, head)
 
     def _tree_of_forges_merge(self, merge: str, base: str, head: str) -> str:
-        """Return the tree of the Git host's own merge if it merges these two commits, or ""."""
+        """Return the tree of `merge`, the Git host's own merge commit, if it merges these two
+        commits, else "".
+        """
         if not _is_id(merge):
             return ""
         if self._remote.objects.absent([merge]) and not self._remote.fetch_commit(merge):
@@ -311,7 +317,9 @@ class ComparedRepository(BareRepository):
         return commit_of(self._remote.objects, commit).parents
 
     def _common_commit(self, base: str, head: str) -> str:
-        """Return the last common commit. Fetch history that is missing from a shallow checkout."""
+        """Return the last common commit of the two sides, or "". Fetch more and more history as
+        long as it is missing.
+        """
         common = self._merge_base(base, head)
         for depth in _DEPTHS:
             if common or not self._remote.shallow:
@@ -321,12 +329,14 @@ class ComparedRepository(BareRepository):
         return common
 
     def _merge_base(self, base: str, head: str) -> str:
-        """Return the last common commit that is present, or "". Raises `UnreachableError`."""
+        """Return the last common commit that the history on this machine shows, or "" if it shows
+        none. Raises `UnreachableError` if git cannot compare the two sides.
+        """
         try:
             first_line, _, _ = self._remote.local("merge-base", base, head).decode().partition("\n")
             return first_line
         except GitFailed as error:
-            if error.code == 1:
+            if error.code == 1:  # there is no common commit
                 return ""
             raise UnreachableError(
                 f"git cannot compare the two sides: {blanked(error.err.strip()[-300:])}",
@@ -347,7 +357,9 @@ class ComparedRepository(BareRepository):
         self._remote.fetch_files([oid for oid in oids if oid.strip("0")], "")
 
     def _changed_blobs(self, old: str, new: str) -> Iterator[str]:
-        """Yield the blobs, in both commits, of the files that differ between two commits."""
+        """Yield the blob ids, in both commits, of the files that differ between the commits `old`
+        and `new`. The id of a missing file consists of zeros.
+        """
         output = self._remote.local(
             "diff-tree",
             "-r",
@@ -357,9 +369,10 @@ class ComparedRepository(BareRepository):
             old,
             new,
         )
-        for line in output.split(b"\0")[0::2]:  # every other item is a path
+        # each file has two items: a line with modes and ids, and the path
+        for line in output.split(b"\0")[0::2]:
             fields = line.decode("ascii", "replace").split()
-            if len(fields) != 5:
+            if len(fields) != 5:  # the empty text after the last NUL
                 continue
             old_mode, new_mode, old_oid, new_oid, _status = fields
             for mode, oid in ((old_mode.lstrip(":"), old_oid), (new_mode, new_oid)):
@@ -368,13 +381,18 @@ class ComparedRepository(BareRepository):
                     yield oid
 
     def _merge_tree(self, base: str, head: str) -> str:
-        """Merge the two commits, and return the tree. Raises the errors of `_merged`."""
+        """Merge the commit `head` into the commit `base`, and return the merge's tree.
+
+        Raises `TargetError`, which lists the conflicting files, `UsageError` if git is too old, and
+        `UnreachableError`.
+        """
         argv = ("merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", base, head)
         try:
             tree, _, _ = self._remote.local(*argv).decode().partition("\0")
             return tree
         except GitFailed as error:
-            if error.code == 1:
+            if error.code == 1:  # there are conflicts
+                # the output has the tree first, then the names of the files
                 names = error.out.decode("utf-8", "replace").split("\0")[1:]
                 files = and_more([blanked(name) for name in names if name])
                 raise TargetError(
@@ -392,7 +410,9 @@ class ComparedRepository(BareRepository):
             ) from error
 
     def _messages_of(self, head: str, base: str) -> tuple[str, ...]:
-        """Return the messages of the change's last commit, and of the commits that it merges."""
+        """Return the messages of the change's last commit (`head`) and of its parents, apart from
+        the base. Commits that were not fetched are left out.
+        """
         present = [
             commit
             for commit in (head, *self._parents(head))

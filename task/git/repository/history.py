@@ -41,8 +41,8 @@ PATIENCE = 60.0
 _COMMITS_AT_ONCE = 1000  # commits whose trees are requested together
 _TEXTS_AT_ONCE = 5
 _MOST_TREES = 2000  # trees to search for the path that a file was moved from
-_MOST_ALIKE = 20  # files of the same name to compare with a file that was moved and changed
-_ALIKE = 0.5  # like `git log --follow`
+_MOST_COMPARED = 20  # files of the same name to compare with a file that was moved and changed
+_LEAST_SIMILARITY = 0.5  # like `git log --follow`
 End = Literal["", "root", "server", "limit"]
 _Versions = list[tuple[str, str]]  # (commit, blob, or "" if there was no file)
 
@@ -59,24 +59,27 @@ class _FileInTree:
 class _Changes:
     """What the trees of some commits say about a file."""
 
-    versions: _Versions  # for each commit whose blob differs from the next newer commit's
+    versions: _Versions  # of the commits whose blob differs from the next newer commit's
     used: int  # number of commits that were compared
     path: str  # the file's path in the commits before these
     oldest: _FileInTree | None  # the file in the last commit that was compared
 
 
 class History:
-    """Iterates over (commit, content): the file's content at the branch's tip, then each earlier
-    version that differs.
+    """The versions of one file on a branch. Iterate over it to get (commit, content): the file's
+    content at the branch's tip, then each earlier version that differs.
 
     It follows first parents, so a merge is one step, and content that was restored by a revert is
-    returned again. The commit is the newest with this content, or one of `marked` that had it. The
-    content is None if the file did not exist or was not text. `path` is the file's path at the last
-    version returned: renames are followed. After the last version, `end` is the reason for the end:
-    the "root" of all history, the end of a shallow "server", or a "limit": the requested number of
-    versions, `LARGEST` bytes in total, or `PATIENCE` seconds. Raises `SourceError` if the branch
-    does not exist, and the errors of `task.git.errors`. The remote must not be shared; `close`
-    removes the fetched objects.
+    returned again. The commit is the newest with this content, but one of the commits `marked` is
+    preferred if it had the content, too. The content is None if the file did not exist or was not
+    text. Renames are followed, and `path` is the file's path at the last version returned.
+
+    After the last version, `end` says why there are no more: "root" (that was all history),
+    "server" (the server has no more of it), or "limit" (the requested number of versions, `LARGEST`
+    bytes in total, or `PATIENCE` seconds).
+
+    Raises `SourceError` if the branch does not exist, and the errors of `task.git.errors`. The
+    remote must not be shared; `close` removes the fetched objects.
     """
 
     def __init__(
@@ -93,13 +96,14 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        self._mark = ""  # a marked commit that still had the last content of the previous part
+        # a marked commit in this part that still had the last content of the previous part
+        self._marked_commit = ""
         self._bytes_left = LARGEST  # that may still be read
-        self._next_commit = ""
-        self._level = 0  # index into DEPTHS of the next fetch
+        self._next_commit = ""  # the newest commit that was not read yet; "" at first
+        self._depth_index = 0  # index into DEPTHS of the next fetch
         self._commits_read = 0
         self._has_objects = False  # whether fetched objects are still present
-        self._newer: _FileInTree | None = None  # the file in the commit after `_next_commit`
+        self._newer_file: _FileInTree | None = None  # the file in the commit after `_next_commit`
         _, self._read_tree = _readers(remote.objects)
         self._versions = self._walk()
 
@@ -115,14 +119,17 @@ class History:
         self._remote.close()
 
     def _walk(self) -> Generator[tuple[str, str | None], None, None]:
-        """Yield the versions, reading one part of the commits after another."""
-        yielded = 0
+        """Yield (commit, content) of each version, reading one part of the commits after another.
+        Set `end` when there are no more.
+        """
+        yielded = 0  # number of versions, including the pending one
         deadline = time.monotonic() + PATIENCE
         # A part's last version: the commits of the next part may have the same content, and one of
         # them may be marked.
         pending: tuple[str, str | None] | None = None
         while not self.end:
-            is_too_late = self._commits_read and time.monotonic() > deadline
+            # the first part is always read
+            is_too_late = self._commits_read > 0 and time.monotonic() > deadline
             if is_too_late:
                 if pending:
                     yield pending
@@ -130,20 +137,20 @@ class History:
                 return
 
             # run again in an empty repository if the server or the cache requires it
-            versions, texts, end = restarted(self._remote, self._next_part, self._forget)
+            versions, texts, end = restarted(self._remote, self._read_next_part, self._forget)
             if pending:
                 commit, text = pending
-                yield self._mark or commit, text
+                yield self._marked_commit or commit, text
                 pending = None
 
             for number, (commit, blob) in enumerate(versions, 1):
-                was_not_read = blob and blob not in texts
+                was_not_read = blob != "" and blob not in texts
                 if yielded == self._limit or was_not_read:
                     self.end = "limit"
                     return
                 yielded += 1
-                is_last_of_part = number == len(versions) and not end
-                if self._marked and is_last_of_part:
+                may_continue_in_next_part = number == len(versions) and not end
+                if self._marked and may_continue_in_next_part:
                     pending = (commit, texts.get(blob))
                 else:
                     yield commit, texts.get(blob)
@@ -152,23 +159,23 @@ class History:
     def _forget(self) -> None:
         """Prepare to repeat the last fetch, because the fetched objects are gone."""
         self._has_objects = False
-        self._level = max(0, self._level - 1)
+        self._depth_index = max(0, self._depth_index - 1)
 
-    def _next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
-        """Read the next commits. Return the versions in them, the contents by blob, and the reason
-        for the end, or "" if there may be more commits.
+    def _read_next_part(self) -> tuple[_Versions, Mapping[str, str | None], End]:
+        """Read the next part of the commits. Return the versions in them, the contents by blob, and
+        the reason for the end, or "" if there may be more commits.
 
-        It may be called again after an error, so it changes the position last.
+        It may be called again after an error, so the position changes only after all reads.
         """
         commits = self._next_commits()
-        self._mark = ""
+        self._marked_commit = ""
         if not commits:
             if self._commits_read >= DEPTHS[-1]:
                 return [], {}, "limit"
             return [], {}, "server"
 
         changes = self._compare_commits(commits)
-        versions = changes.versions[: self._limit]
+        versions = changes.versions[: self._limit]  # the caller does not yield more than these
         oids = list(dict.fromkeys(oid for _, oid in versions if oid))
         self._remote.fetch_files(oids, self._branch)
         texts: dict[str, str | None] = {}
@@ -181,39 +188,44 @@ class History:
         self._commits_read += changes.used
         self._next_commit = last_commit.parent
         self.path = changes.path
-        self._newer = changes.oldest
+        self._newer_file = changes.oldest
         if not last_commit.parent:
             return changes.versions, texts, "root"
         return changes.versions, texts, ""
 
     def _next_commits(self) -> list[PastCommit]:
-        """Return the next commits along first parents. Fetch more if necessary."""
+        """Return the next commits along first parents, newest first. Fetch more of them if
+        necessary. Return [] if there are no more.
+        """
         read_from = partial(along_first_parents, self._remote.objects, most=_COMMITS_AT_ONCE)
         commits = read_from(self._next_commit) if self._has_objects else []
-        while not commits and self._level < len(DEPTHS):
-            last_depth = DEPTHS[self._level - 1] if self._level > 0 else 0
+        while not commits and self._depth_index < len(DEPTHS):
+            last_depth = DEPTHS[self._depth_index - 1] if self._depth_index > 0 else 0
             if self._has_objects and self._commits_read < last_depth // 2:
-                # The server has no more: far fewer commits than requested arrived. (Not just fewer,
-                # because others may have pushed a few in the meantime.)
+                # The server has no more: less than half of the requested commits arrived. (Not just
+                # fewer, because others may have pushed a few in the meantime.)
                 break
-            tip = self._remote.fetch_commits(DEPTHS[self._level], self._branch)
+            tip = self._remote.fetch_commits(DEPTHS[self._depth_index], self._branch)
             self._next_commit = self._next_commit or tip
-            self._level = self._level + 1
+            self._depth_index = self._depth_index + 1
             self._has_objects = True
             commits = read_from(self._next_commit)
         return commits
 
     def _compare_commits(self, commits: Sequence[PastCommit]) -> _Changes:
-        """Find the commits that changed the file, by comparing each commit with the next newer one.
+        """Find the versions of the file in these commits, which are newest first: compare the file
+        in each commit with that in the next newer one.
 
-        It stops at a rename, because the remaining commits have to be read under the old path.
+        Stop at a rename, because the remaining commits have to be read under the old path. If a
+        marked commit (one that is preferred) has the same content as the last version of the
+        previous part, remember it in `_marked_commit`.
         """
         versions: _Versions = []
-        newer = self._newer
+        newer = self._newer_file
         for index, commit in enumerate(commits):
             entry = _file_at(self._read_tree, commit.tree, self.path)
             if entry is None:
-                old_path = self._moved_from(commit.tree, newer)
+                old_path = self._old_path_of_renamed(commit.tree, newer)
                 if old_path and index > 0:
                     return _Changes(versions, used=index, path=old_path, oldest=newer)
                 if old_path:  # all of these commits come before the rename
@@ -223,28 +235,30 @@ class History:
             oid = _oid(entry)
             if newer is None or _oid(newer.entry) != oid:
                 versions.append((commit.oid, oid))
-            # The last version has the same content, but a marked commit is preferred.
+            # The last version found has the same content, but a marked commit is preferred.
             if commit.oid in self._marked:
                 if versions:
                     versions[-1] = (commit.oid, oid)
                 else:
-                    self._mark = commit.oid
+                    self._marked_commit = commit.oid
             newer = _FileInTree(commit.tree, entry)
         return _Changes(versions, used=len(commits), path=self.path, oldest=newer)
 
     def _texts(self, blobs: Sequence[str]) -> dict[str, str | None]:
-        """Return the contents of these blobs, and count their size."""
+        """Fetch and return the contents of these blobs, and subtract their size from the bytes that
+        may still be read.
+        """
         oids = sorted(set(blobs))
         self._remote.fetch_files(oids, self._branch)
         texts, size = _texts_of(self._remote.objects, oids)
         self._bytes_left -= size
         return texts
 
-    def _moved_from(self, older: str, newer: _FileInTree | None) -> str:
-        """Return the path in the root tree `older` that the file was renamed from, or "".
+    def _old_path_of_renamed(self, older: str, newer: _FileInTree | None) -> str:
+        """Return the path that the file had in the root tree `older`, before a rename, or "".
 
-        This is the path of a removed file with the same blob, else with the same name and similar
-        content. `newer` is the file in the next newer commit.
+        `newer` is the file in the next newer commit. Among the files that this commit removed, look
+        for one with the same blob, else for one with the same name and similar content.
         """
         if newer is None or newer.entry is None:
             return ""
@@ -252,27 +266,29 @@ class History:
         removed = self._removed_files(older, newer.root)
         paths = sorted(removed)
         name = basename(self.path)
-        same_name = [path for path in paths if basename(path) == name]
-        same_blob = [path for path in paths if removed[path].oid == oid]
-        if same_blob:
-            same_both = [path for path in same_blob if path in same_name]
-            return same_both[0] if same_both else same_blob[0]
+        with_same_name = [path for path in paths if basename(path) == name]
+        with_same_blob = [path for path in paths if removed[path].oid == oid]
+        if with_same_blob:
+            with_both = [path for path in with_same_blob if path in with_same_name]
+            return with_both[0] if with_both else with_same_blob[0]
 
-        candidates = same_name[:_MOST_ALIKE]
+        candidates = with_same_name[:_MOST_COMPARED]  # their contents have to be fetched
         if not candidates:
             return ""
         texts = self._texts([oid, *(removed[path].oid for path in candidates)])
         most_similar = ""
-        highest_likeness = 0.0
+        highest_similarity = 0.0
         for path in candidates:
-            likeness = _likeness(texts[oid], texts[removed[path].oid])
-            if likeness > highest_likeness:
+            similarity = _similarity(texts[oid], texts[removed[path].oid])
+            if similarity > highest_similarity:
                 most_similar = path
-                highest_likeness = likeness
-        return most_similar if highest_likeness >= _ALIKE else ""
+                highest_similarity = similarity
+        return most_similar if highest_similarity >= _LEAST_SIMILARITY else ""
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
-        """Return the files of the older tree whose paths do not exist in the newer tree."""
+        """Return the files, by path, of the root tree `older` that do not exist in the root tree
+        `newer`. After `_MOST_TREES` folders, the rest is left out.
+        """
         removed: dict[str, TreeEntry] = {}
         folders = deque([("", older, newer)])  # (path, its older tree, its newer tree or "")
         for _ in range(_MOST_TREES):
@@ -282,6 +298,7 @@ class History:
             newer_entries = self._read_tree(newer_tree)
             for name, old in self._read_tree(older_tree).items():
                 new = newer_entries.get(name)
+                # an unchanged folder has no removed files
                 if old.is_folder and old != new:
                     folders.append((f"{folder}{name}/", old.oid, _folder_oid(new)))
                 elif old.is_file and not _file_oid(new):
@@ -322,18 +339,18 @@ def _folder_oid(entry: TreeEntry | None) -> str:
     return entry.oid if entry and entry.is_folder else ""
 
 
-def _likeness(text: str | None, other: str | None) -> float:
+def _similarity(text: str | None, other: str | None) -> float:
     """Return the share of lines that two files have in common, from 0 to 1."""
     lines = set((text or "").splitlines())
-    others = set((other or "").splitlines())
-    if not lines or not others:
+    other_lines = set((other or "").splitlines())
+    if not lines or not other_lines:
         return 0.0
-    return 2 * len(lines & others) / (len(lines) + len(others))
+    return 2 * len(lines & other_lines) / (len(lines) + len(other_lines))
 
 
 COMMITS = 500  # commits to fetch
 _VERSIONS_AT_ONCE = 100  # file contents read together
-_KEPT = 32  # trees
+_CACHED_TREES = 32  # trees
 _MOST_STEPS = 50  # commits of a merged branch to search for the commit that wrote a file
 
 ReadRaw = Callable[[str], bytes]
@@ -355,13 +372,13 @@ def versions_of(
     pages: Sequence[Sequence[str]],
     most: int,
 ) -> Iterator[Mapping[str, tuple[FileVersion, ...]]]:
-    """Yield, for each page of paths, the files' contents at the branch's tip and the earlier
-    versions that differ.
+    """Yield, for each page (a group of paths), the versions of its files: the content at the
+    branch's tip, and the earlier contents that differ, newest first.
 
-    They are newest first, at most `most` for each file, and only one page's contents are in memory.
-    They are from the branch's last `COMMITS` commits. An older version has no commit, and a missing
-    file has no versions. Raises `SourceError` if the branch does not exist, and the errors of
-    `task.git.errors`.
+    There are at most `most` versions of each file, all from the branch's last `COMMITS` commits. A
+    version that was written before these has no commit, and a missing file has no versions. Only
+    one page's contents are in memory. Raises `SourceError` if the branch does not exist, and the
+    errors of `task.git.errors`.
     """
     all_paths = list(dict.fromkeys(chain.from_iterable(pages)))
 
@@ -381,6 +398,7 @@ def versions_of(
         return _file_versions(remote.objects, page_blobs, read_tree)
 
     for paths in pages:
+        # if the fetched objects are lost, `fetch_all` has to fetch them again
         yield restarted(remote, partial(versions_of_page, paths), fetch_all.cache_clear)
 
 
@@ -389,8 +407,10 @@ def _file_versions(
     blobs: Mapping[str, Sequence[_Blob]],
     read: ReadTree,
 ) -> Mapping[str, tuple[FileVersion, ...]]:
-    """Return the versions of each file with their contents. A content is None if it is not text,
-    or if all contents together exceed `LARGEST`.
+    """Return the versions of each file, by path, with their contents. `blobs` has the blobs of each
+    file, and `read` returns a tree.
+
+    A content is None if it is not text, or if the contents before it exceed `LARGEST`.
     """
     oids = _blob_ids(blobs)
     texts: dict[str, str | None] = {}
@@ -419,7 +439,13 @@ def _blob_ids(blobs: Mapping[str, Sequence[_Blob]]) -> list[str]:
 def _version(text: str | None, commit: PastCommit | None) -> FileVersion:
     if commit is None:
         return FileVersion(text)
-    return FileVersion(text, commit.oid, commit.at, commit.author, commit.message)
+    return FileVersion(
+        text,
+        commit=commit.oid,
+        at=commit.at,
+        by=commit.author,
+        message=commit.message,
+    )
 
 
 def _blobs_along(
@@ -428,7 +454,8 @@ def _blobs_along(
     paths: Sequence[str],
     most: int,
 ) -> dict[str, list[_Blob]]:
-    """Return the blobs of each file along these commits, newest first, at most `most` for each.
+    """Return the blobs that each file had in these commits, by path, newest first, at most `most`
+    for each file.
 
     `commits` are newest first. If there are too many to compare in time, the rest is left out.
     """
@@ -436,16 +463,16 @@ def _blobs_along(
     if not commits:
         return blobs
 
-    wanted = _nested_paths(paths)
+    nested_paths = _nested_paths(paths)
     # path → its blob in the commit that the loop has reached
-    current = dict(_changed_files(read, "", commits[0].tree, wanted))
+    current = dict(_changed_files(read, "", commits[0].tree, nested_paths))
     is_complete = True
     deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > deadline:
             is_complete = False
             break
-        for path, older_blob in _changed_files(read, commit.tree, older.tree, wanted):
+        for path, older_blob in _changed_files(read, commit.tree, older.tree, nested_paths):
             if len(blobs[path]) < most:
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
@@ -480,21 +507,21 @@ def _changed_files(
     read: ReadRaw,
     newer: str,
     older: str,
-    wanted: Mapping[str, Any],
+    nested_paths: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) for the wanted files that differ
-    between two trees.
+    """Yield (path, blob in the older tree, or "" for no file) for those files at `nested_paths`
+    that differ between two trees, `newer` and `older`.
 
-    `wanted` is from `_nested_paths`, for the folder of these trees.
+    `nested_paths` are in the form that `_nested_paths` returns, below the folder of these trees.
     """
     if newer == older:
         return
-    width = max(len(newer), len(older)) // 2
+    width = max(len(newer), len(older)) // 2  # of a binary id; one of these may be ""
     new_entries, old_entries = differing(read(newer), read(older), width)
     for name in dict.fromkeys((*new_entries, *old_entries)):
         new = new_entries.get(name)
         old = old_entries.get(name)
-        path_or_folder = wanted.get(name)
+        path_or_folder = nested_paths.get(name)
         if path_or_folder is None:
             continue
         if isinstance(path_or_folder, str):
@@ -505,15 +532,16 @@ def _changed_files(
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:
-    """Return the commit that wrote a version, or None if it is too far back.
+    """Return the commit that wrote a version of the file (`blob`), or None if it is too far back.
 
-    If the version came with a merge, this is a commit of the merged branch, so follow the parents
-    that already have the version.
+    If a merge brought the version to the branch, a commit of the merged branch wrote it. So go to
+    the parents that already have the version, up to `_MOST_STEPS` times.
     """
     writer = blob.commit
     if writer is None or len(writer.parents) < 2:
         return writer
     for _ in range(_MOST_STEPS):
+        # only the fetched parents
         parents = [commit_of(objects, oid) for oid in writer.parents if not objects.absent([oid])]
         parents_with_blob = [
             parent for parent in parents if _oid(_file_at(read, parent.tree, path)) == blob.oid
@@ -525,17 +553,19 @@ def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCom
 
 
 def _readers(objects: Objects) -> tuple[ReadRaw, ReadTree]:
-    """Return two functions that read a fetched tree by its id, raw and parsed. The id "" is an
-    empty tree. The last trees are remembered, because most are needed again soon.
+    """Return two functions that read a fetched tree by its id: one returns the raw bytes, the other
+    the parsed entries. The id "" means an empty tree.
+
+    The last trees are cached, because most are needed again soon.
     """
 
-    @lru_cache(maxsize=_KEPT)
+    @lru_cache(maxsize=_CACHED_TREES)
     def read_raw(oid: str) -> bytes:
         if not oid:
             return b""
         return objects.read([oid])[oid] or b""
 
-    @lru_cache(maxsize=_KEPT)
+    @lru_cache(maxsize=_CACHED_TREES)
     def read_tree(oid: str) -> Tree:
         return parse_tree(read_raw(oid), len(oid) // 2)
 

@@ -20,7 +20,7 @@ from task.timestamps import of_unix
 
 LARGEST = 10_000_000  # bytes; larger files are not written by hand
 TOGETHER = 512_000_000  # bytes read together
-_AT_ONCE = 500  # requests that fit in a pipe, so that neither side blocks the other
+_REQUESTS_AT_ONCE = 500  # requests that fit in a pipe, so that neither side blocks the other
 
 
 class MissingObjectError(UnreachableError):
@@ -36,14 +36,14 @@ class Objects:
         self._talk: Talk | None = None
 
     def read(self, oids: Sequence[str]) -> Mapping[str, bytes | None]:
-        """Return all of these objects; None for an object larger than `LARGEST`.
+        """Return the contents of these objects, by id; None for an object larger than `LARGEST`.
 
         Raises `MissingObjectError` if the server sent less than was requested, and `SourceError` if
         the objects together exceed `TOGETHER`: a small pack may contain thousands of large files.
         """
         contents: dict[str, bytes | None] = {}
         size = 0
-        for oid, content in self._each(oids):
+        for oid, content in self._read_each(oids):
             if isinstance(content, MissingObjectError):
                 self.close()
                 raise content
@@ -63,7 +63,9 @@ class Objects:
 
     def absent(self, oids: Sequence[str]) -> list[str]:
         """Return the ids that are not present."""
-        return [oid for oid, content in self._each(oids) if isinstance(content, MissingObjectError)]
+        return [
+            oid for oid, content in self._read_each(oids) if isinstance(content, MissingObjectError)
+        ]
 
     def close(self) -> None:
         """Stop the process, if it was started."""
@@ -71,9 +73,11 @@ class Objects:
             self._talk.close()
             self._talk = None
 
-    def _each(self, oids: Sequence[str]) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
-        """Yield each object's content, None if it is larger than `LARGEST`, or the error if it is
-        missing.
+    def _read_each(
+        self, oids: Sequence[str]
+    ) -> Iterator[tuple[str, bytes | MissingObjectError | None]]:
+        """Yield (id, content) of each object. The content is None if it is larger than `LARGEST`,
+        and a `MissingObjectError`, which is not raised, if the object is missing.
         """
         requested = 0  # how many of `oids` the process has been asked for
         for index, oid in enumerate(oids):
@@ -82,8 +86,8 @@ class Objects:
                 requested = index  # a new process has not been asked for this object yet
             try:
                 with shutdown.ending(self._talk.end):
-                    if requested == index:
-                        requested += _AT_ONCE
+                    if requested == index:  # all previous requests have been answered
+                        requested += _REQUESTS_AT_ONCE
                         _request_objects(self._talk, oids[index:requested])
                     content = _object_of_answer(self._talk, oid)
             except MissingObjectError:
@@ -112,15 +116,19 @@ def _request_objects(talk: Talk, oids: Sequence[str]) -> None:
 
 
 def _object_of_answer(talk: Talk, oid: str) -> bytes | MissingObjectError | None:
-    """Read the response to a request for an object: its content, None if it is larger than
-    `LARGEST`, or an error if it is missing. Raises `MissingObjectError` for any other response.
+    """Read the response of `git cat-file --batch` to a request for an object.
+
+    Return its content, None if it is larger than `LARGEST`, or a `MissingObjectError` if it is
+    missing. Raises `MissingObjectError` for any other response.
     """
     header = talk.answer.readline().split()  # "<id> <type> <size>", or "<id> missing"
-    missing = MissingObjectError(f"the Git server did not send object {oid}", hint="run it again")
+    missing_error = MissingObjectError(
+        f"the Git server did not send object {oid}", hint="run it again"
+    )
     if header[1:] == [b"missing"]:
-        return missing
+        return missing_error
     if len(header) != 3:
-        raise missing
+        raise missing_error
     _id, _type, size_text = header
     size = int(size_text)
     if size > LARGEST:
@@ -136,8 +144,8 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def file_of(blob: bytes | None) -> File:
-    """Return a blob as a string, with its byte order mark and line endings unchanged, or the reason
-    why it cannot be read as text.
+    """Return a file with the blob's text, whose byte order mark and line endings are unchanged, or
+    with the problem why it cannot be read as text. `blob` is None if it is too large.
     """
     if blob is None:
         return File("", problem="larger than 10 MB")
@@ -176,7 +184,9 @@ class PastCommit:
 
 
 def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCommit]:
-    """Return the last commits that are present, newest first, up to this number."""
+    """Return the commit `start` and its first parents, newest first, as far as they are present,
+    but at most `most` commits.
+    """
     commits: list[PastCommit] = []
     oid = start
     while oid and len(commits) < most and not objects.absent([oid]):
@@ -187,7 +197,7 @@ def along_first_parents(objects: Objects, start: str, most: int) -> list[PastCom
 
 
 def commit_of(objects: Objects, oid: str) -> PastCommit:
-    """Return a commit that is present."""
+    """Read and parse a commit that is present."""
     raw = objects.read([oid])[oid] or b""
     headers, _, message = raw.partition(b"\n\n")
     parents: list[str] = []
@@ -255,7 +265,11 @@ def parse_tree(raw: bytes, width: int) -> Tree:
 
 
 def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
-    """Return the entries that only one of two raw trees has: a few in a folder with thousands."""
+    """Return the entries of `tree` that `other` does not have, and the reverse. Both are raw tree
+    objects, and `width` is the length of a binary object id.
+
+    Only the entries that differ are parsed: a few in a folder with thousands.
+    """
     tree_lines = _lines(tree, width)
     other_lines = _lines(other, width)
     tree_set = set(tree_lines)
@@ -266,8 +280,8 @@ def differing(tree: bytes, other: bytes, width: int) -> tuple[Tree, Tree]:
 
 
 def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
-    """Return (mode, name, binary object id) of each entry. Raises `ValueError` if the data is not a
-    tree.
+    """Return (mode, name, binary object id) of each entry of a raw tree object. `width` is the
+    length of a binary object id. Raises `ValueError` if the data is not a tree.
     """
     lines = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
     length_of_texts = sum(len(mode) + len(name) for mode, name, _ in lines)
@@ -288,11 +302,11 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
 
 
 def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
-    """Yield (path, entry, whether its content is needed) for the files that a place wants, below
-    the tree `root`.
+    """Yield (path, entry, whether its content is needed) for the files that a place (a path, and
+    what to read there) wants, below the tree `root`.
 
-    If a symbolic link or a file is in the way of the place's path, yield that instead. `read`
-    returns a tree by its object id.
+    If a symbolic link or a file is in the way of the place's path, yield that instead. If there is
+    nothing at the path, yield nothing. `read` returns a tree by its object id.
     """
     entry = TreeEntry(FOLDER, root)
     path = ""
@@ -325,7 +339,7 @@ def _entries_wanted(
     wants.
     """
     with_subfolders = place.want != "folder"
-    for entry_path, entry in _listed(read, path, folder.oid, deep=with_subfolders):
+    for entry_path, entry in _entries_below(read, path, folder.oid, deep=with_subfolders):
         if place.want == "files":  # symbolic links too, without content
             if not entry.is_folder:
                 yield entry_path, entry, entry.is_file
@@ -336,9 +350,13 @@ def _entries_wanted(
             yield entry_path, entry, True
 
 
-def _listed(read: ReadTree, start: str, oid: str, *, deep: bool) -> Iterator[tuple[str, TreeEntry]]:
-    """Return everything in and below a folder. Raises `SourceError` for more than `MOST`
-    entries.
+def _entries_below(
+    read: ReadTree, start: str, oid: str, *, deep: bool
+) -> Iterator[tuple[str, TreeEntry]]:
+    """Yield (path, entry) of everything in a folder, and, if `deep`, in its subfolders. `start` is
+    the folder's path, and `oid` its tree.
+
+    Paths that are too long are left out. Raises `SourceError` for more than `MOST` entries.
     """
     open_folders = [(start, oid)]
     count = 0

@@ -35,10 +35,12 @@ from task.urls import split, without_login
 _SMALL = "blob:limit=64k"
 _PARTIAL = "blob:none"
 _WHOLE = ""
-_FEW = 40_000  # objects of a small repository; a server reports the number before it sends them
-_LIGHT = 16_000_000  # bytes of a small repository, wasted if the repository turns out to be larger
-_COUNTED = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
-_LARGE = "the repository is large"
+# The limits of a small repository: objects (a server reports their number before it sends them),
+# and bytes, which are wasted if the repository turns out to be larger.
+_MOST_OBJECTS = 40_000
+_MOST_BYTES = 16_000_000
+_OBJECTS = re.compile("^remote: (?:Enumerating|Counting) objects: +([0-9]{1,12})", re.MULTILINE)
+_IS_LARGE = "the repository is large"
 _NOT_ATOMIC = "does not support --atomic push"
 _NO_OPTIONS = "does not support push options"
 _FILTER_REFUSED = ("filter '", "filter-spec", "unadvertised object")
@@ -91,7 +93,8 @@ class Pushed:
         """The option that rejects the push if the branch is at a different commit.
 
         Without it, git also pushes to a branch that was deleted or reset in the meantime, which
-        would bring the removed commits back. A commit on top of `was` does not force anything.
+        would bring the removed commits back. If the commit is on top of `old_commit`, the option
+        does not force anything.
         """
         return f"--force-with-lease={self.ref}:{self.old_commit}"
 
@@ -108,7 +111,9 @@ class Remote:
         *,
         files: bool = False,
     ) -> None:
-        """`files`: fetch the files of a small repository together with its tip."""
+        """`cache_dir`: the folder with objects from earlier runs, or "". `clock`: the time left for
+        the requests. `files`: fetch the files of a small repository together with its tip.
+        """
         self.repo = without_login(repo)
         self.takes_options = True  # until the server rejects it
         self.atomic = True  # until the server rejects it
@@ -118,10 +123,10 @@ class Remote:
         url = git.url(repo)
         self._log_in()
         self._folder = BareFolder(git, url)
-        self._filter = _SMALL if files else _PARTIAL
+        self._filter = _SMALL if files else _PARTIAL  # coarser if the server rejects it
         if cache_dir:
             self._set_up_cache(cache_dir, url)
-        self._shallow = True
+        self._shallow = True  # whether to fetch only some commits, until the server rejects it
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
 
@@ -129,7 +134,9 @@ class Remote:
         self._env = self._git.login(self._url, at_once=True)
 
     def _set_up_cache(self, cache_dir: str, url: str) -> None:
-        """Use the objects that earlier runs cached, if the cache can be opened."""
+        """Use the objects that earlier runs cached. If the cache cannot be opened, log a warning,
+        and do without it.
+        """
         cache = Cache(cache_dir, url)
         problem = cache.open("sha1")
         if problem:
@@ -139,7 +146,9 @@ class Remote:
         self._filter = _WHOLE if cache.last_tip().whole else _PARTIAL
 
     def read_checkout(self, checkout_objects: CheckoutObjects) -> None:
-        """Also read a checkout's objects. For a complete checkout, fetch complete history."""
+        """Also read the objects of a checkout on this machine. If the checkout is not shallow,
+        fetch complete history, too.
+        """
         self._folder.checkout_objects = checkout_objects
         self._folder.object_format = checkout_objects.object_format
         self._shallow = bool(checkout_objects.shallow)
@@ -152,7 +161,8 @@ class Remote:
         return path.exists() and path.stat().st_size > 0
 
     def fetch_commit(self, name: str) -> str:
-        """Fetch the commit of a full ref or an id, with its trees, and return it.
+        """Fetch the commit that `name` (a full ref or a commit id) stands for, with its trees, and
+        return the commit's id.
 
         Return "" if the server does not have it, or cannot send single commits.
         """
@@ -165,13 +175,16 @@ class Remote:
             except GitFailed as error:
                 if _mentions(error.err, _NO_COMMIT):
                     return ""
-                if not self._switch_to_coarser(error):
+                has_switched = self._switch_to_coarser(error)
+                if not has_switched:
                     raise self._failure(error, self.repo) from error
                 continue
             return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
-        """Fetch the history of these commits, as far as the server has it."""
+        """Fetch up to `depth` commits of the history of each of these commits, as far as the server
+        has them. If it cannot send the history of single commits, log that.
+        """
         refspecs = [f"+{oid}:refs/image-update/deep/{index}" for index, oid in enumerate(commits)]
         if self._filter != _WHOLE:
             self._filter = _PARTIAL
@@ -183,9 +196,10 @@ class Remote:
             self._git.log(f"{self.repo}: the server cannot send the history of a single commit")
 
     def without_cache(self) -> None:
-        """Handle an unreadable local object.
+        """Handle a local object that cannot be read.
 
-        Raises `StartAgain` if it may be from the cache of earlier runs.
+        If there is a cache of earlier runs, it may be the cause. Then remove the cache and the
+        fetched objects, and raise `StartAgain`. Without a cache, do nothing.
         """
         cache = self._folder.cache
         if cache is not None:
@@ -214,16 +228,20 @@ class Remote:
         return self._git.failure(self._url, error.err, subject)
 
     def refs(self, *names: str, symbolic: bool = False) -> list[tuple[str, str]]:
-        """Return (id or `ref: name`, ref) for each of the refs that exist."""
+        """Return (id, ref) for each of these full ref names that exists on the server.
+
+        With `symbolic`, HEAD also has an entry (`ref: refs/heads/main`, `HEAD`).
+        """
         options = ["--symref"] if symbolic else []
-        listed = self._listed(" ".join(names), *options, REMOTE, *names)
+        listed_refs = self._list_refs(" ".join(names), *options, REMOTE, *names)
         # an ls-remote pattern matches the end of a name
-        return [(value, ref) for value, ref in listed if ref in names]
+        return [(value, ref) for value, ref in listed_refs if ref in names]
 
-    def _listed(self, what: str, *argv: str) -> Iterator[tuple[str, str]]:
-        """Run `git ls-remote`, and yield (id or `ref: name`, ref) for each line of its output.
+    def _list_refs(self, description: str, *argv: str) -> Iterator[tuple[str, str]]:
+        """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for each
+        line of its output. A server may send a million lines.
 
-        `what` is for the log. A server may send a million lines.
+        `description` is for the log.
         """
         self._folder.create()
         run = partial(
@@ -234,8 +252,8 @@ class Remote:
             clock=self.clock,
         )
         try:
-            with self._logged(f"list {what}"):
-                out = self._ask(run).out
+            with self._log_transfer(f"list {description}"):
+                out = self._run_with_retries(run).out
         except GitFailed as error:
             raise self._failure(error, self.repo) from error
         for line in BytesIO(out):
@@ -245,12 +263,13 @@ class Remote:
     def default_branch(self) -> tuple[str, str]:
         """Return the branch that the remote's HEAD points to, and its tip.
 
-        Raises `SourceError` if there is none.
+        The tip is "" if the server does not send it. Raises `SourceError` if there is no such
+        branch.
         """
-        names = []
+        names = []  # of the branch
         tips = []
-        listed = self.refs("HEAD", symbolic=True)
-        for value, _ in listed:
+        listed_refs = self.refs("HEAD", symbolic=True)
+        for value, _ in listed_refs:
             if value.startswith("ref:"):
                 names.append(value.removeprefix("ref: ").removeprefix("refs/heads/"))
             else:
@@ -258,13 +277,13 @@ class Remote:
         if names:
             tip = tips[0] if tips else ""
             return names[0], tip
-        if listed:
+        if listed_refs:
             raise SourceError(
                 "HEAD does not point to a branch",
                 hint="specify a branch",
                 subject=self.repo,
             )
-        self._refuse_page(self.repo)
+        self._refuse_page(self.repo)  # raises an error if this is not a repository, but a web page
         hint = "push a first commit, or specify a branch that exists"
         message = (
             "the repository has no default branch: it is empty, or HEAD points to a branch that"
@@ -273,7 +292,8 @@ class Remote:
         raise SourceError(message, hint=hint, subject=self.repo)
 
     def fetch_default(self) -> tuple[str, Mapping[str, str]]:
-        """Return the default branch, and the tips that `fetch_tips` returns for it.
+        """Fetch the tip of the default branch and of the memory branches. Return the default
+        branch's name, and all the tips, by branch.
 
         Over HTTP, both requests are sent at the same time. Over SSH, they share a connection, so
         one waits for the other.
@@ -287,7 +307,7 @@ class Remote:
             "HEAD",
             depth=1,
             ref="base",
-            why="the tip of the default branch",
+            purpose="the tip of the default branch",
             meanwhile=list_default,
             more=[_MEMORIES],
             optional=True,
@@ -299,11 +319,11 @@ class Remote:
         return branch, {**tips, branch: tip}
 
     def fetch_tip(self, branch: str) -> str:
-        """Fetch the branch's tip, with its trees, and return it.
+        """Fetch the branch's tip, with its trees, and return its commit id.
 
         Raises `SourceError` if there is no such branch.
         """
-        return self._fetch_branch(branch, 1, "base", "the tip of the branch")
+        return self._fetch_branch(branch, depth=1, ref="base", purpose="the tip of the branch")
 
     def fetch_tips(
         self,
@@ -313,25 +333,31 @@ class Remote:
         *,
         default: bool = False,
     ) -> Mapping[str, str]:
-        """Fetch the tips of a branch, of the memory branches, and of the existing head branches,
-        and return them by name.
+        """Fetch the tips of a branch, of all memory branches (which store holds), and of those
+        `heads` (source branches of pull requests) that exist. Return their commit ids by branch.
 
-        With `default`, also the tip of the default branch, if there is one, as `HEAD`. `meanwhile`
-        is called during the fetch.
+        With `default`, also fetch the tip of the default branch, if there is one. Its key is
+        `HEAD`. `meanwhile` is called during the fetch.
         """
-        more = [_MEMORIES]
+        more = [_MEMORIES]  # refspecs besides the branch itself
         # A fetch fails if a requested branch is missing, but a pattern without a match is not an
         # error. A pattern also matches branches with longer names.
         for index, head in enumerate(dict.fromkeys(heads)):
             more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
         if default:
             more.append(_DEFAULT)
-        why = "the tips of the branch and its head branches" if heads else "the tip of the branch"
-        tip = self._fetch_branch(branch, 1, "base", why, meanwhile, more)
+        purpose = (
+            "the tips of the branch and its head branches" if heads else "the tip of the branch"
+        )
+        tip = self._fetch_branch(
+            branch, depth=1, ref="base", purpose=purpose, meanwhile=meanwhile, more=more
+        )
         return {**self._fetched_tips(), branch: tip}
 
     def _fetched_tips(self) -> dict[str, str]:
-        """Return the tips from the last fetch, by branch. The default branch's tip is `HEAD`."""
+        """Return the tips from the last fetch, by branch. The key of the default branch's tip is
+        `HEAD`. Git lists what it fetched in the file FETCH_HEAD.
+        """
         tips: dict[str, str] = {}
         default_tip = ""
         path = os.path.join(self._folder.path, "FETCH_HEAD")
@@ -349,56 +375,60 @@ class Remote:
         return tips
 
     def fetch_head(self, branch: str) -> str:
-        """Fetch a head branch's tip, with its trees, and return it, or "" if the branch does not
-        exist.
+        """Fetch the tip of a head branch (the source branch of a pull request), with its trees, and
+        return its commit id, or "" if the branch does not exist.
         """
-        return self._fetch_branch(branch, 1, "head", "the tip of the head branch", optional=True)
+        return self._fetch_branch(
+            branch, depth=1, ref="head", purpose="the tip of the head branch", optional=True
+        )
 
     def fetch_commits(self, depth: int, branch: str) -> str:
-        """Fetch the branch's tip, with the trees of some commits, and return it.
+        """Fetch the branch's last `depth` commits, with their trees, and return the tip's id.
 
         Raises `SourceError` if there is no such branch.
         """
-        return self._fetch_branch(branch, depth, "history", "earlier commits")
+        return self._fetch_branch(branch, depth, ref="history", purpose="earlier commits")
 
     def _fetch_branch(
         self,
         branch: str,
         depth: int,
         ref: str,
-        why: str,
+        purpose: str,
         meanwhile: Callable[[], object] | None = None,
         more: Sequence[str] = (),
         *,
         optional: bool = False,
     ) -> str:
-        """Fetch a branch's tip, with the finest filter that the server allows, and return it.
+        """Fetch a branch's last `depth` commits, with the finest filter that the server allows, and
+        return the tip's id.
 
-        The tip is stored as `refs/image-update/<ref>`. `why` is for the log, `meanwhile` is called
-        during the fetch, and `more` are more refspecs to fetch. If the branch does not exist,
-        return "" if it is `optional`, else raise `SourceError`.
+        The tip is stored as `refs/image-update/<ref>`. `purpose` is for the log, `meanwhile` is
+        called during the fetch, and `more` are more refspecs to fetch. If the branch does not
+        exist, return "" if it is `optional`, else raise `SourceError`.
         """
         self._folder.create()
         name = branch if branch == "HEAD" else f"refs/heads/{branch}"
         refspec = f"+{name}:refs/image-update/{ref}"
         messages = None
-        while messages is None:
+        while messages is None:  # until a kind of request succeeds
             if not self._shallow:
                 depth = 0  # the whole history
             try:
-                messages = self._fetch(why, [refspec, *more], depth, meanwhile=meanwhile)
+                messages = self._fetch(purpose, [refspec, *more], depth, meanwhile=meanwhile)
             except GitFailed as error:
-                if f"couldn't find remote ref {name}" in error.err:
+                has_no_branch = f"couldn't find remote ref {name}" in error.err
+                if has_no_branch:
                     if optional:
                         return ""
-                    raise self._no_branch(branch) from error
+                    raise self._missing_branch_error(branch) from error
                 lacks_default = _DEFAULT in more and "couldn't find remote ref HEAD" in error.err
                 if lacks_default:  # HEAD does not point to an existing branch
                     more = [text for text in more if text != _DEFAULT]
                 elif not self._switch_to_coarser(error):
                     raise self._failure(error, self.subject(branch)) from error
 
-        if NO_FILTER in messages:
+        if NO_FILTER in messages:  # the server has sent all files
             self._filter = _WHOLE
         with open(os.path.join(self._folder.path, "FETCH_HEAD"), encoding="utf-8") as file:
             tip, _, _ = file.readline().partition("\t")
@@ -408,7 +438,10 @@ class Remote:
         return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """Fetch the blobs that are missing."""
+        """Fetch those of these blobs that are missing. `branch` is for error messages.
+
+        Raises `StartAgain` if the server cannot send single files; then everything is fetched.
+        """
         absent = self.objects.absent(oids) if oids and self._filter != _WHOLE else []
         if not absent:
             return
@@ -428,13 +461,14 @@ class Remote:
         options: Sequence[str] = (),
         also_pushed: Pushed | None = None,
     ) -> None:
-        """Push a commit to its branch, together with `also_pushed`: both land or neither does.
+        """Push a commit to its branch, together with `also_pushed`: both arrive, or neither does.
 
         `options` are push options; if the server does not support them, push without them. Raises
-        `RepositoryError`, `NotAtomicError`, and `Outpaced`, including if the branch already has
-        this commit. After an `UnreachableError`, it is unknown whether the push landed.
+        `Outpaced` if the branch is no longer where it was, or already has this commit,
+        `NotAtomicError` if the server cannot push two branches together, and `RepositoryError`.
+        After an `UnreachableError`, it is unknown whether the push arrived.
         """
-        every_push = (pushed, also_pushed) if also_pushed else (pushed,)
+        pushes = (pushed, also_pushed) if also_pushed else (pushed,)
         push_options = []
         if self.takes_options:
             push_options = [f"--push-option={option}" for option in options]
@@ -444,7 +478,8 @@ class Remote:
             clock=self.clock,
         )
         try:
-            status_lines = self._sent(run, every_push, push_options).splitlines()
+            status_lines = self._send_push(run, pushes, push_options).splitlines()
+            # "=" marks a branch that was already at the pushed commit
             is_up_to_date = any(line.startswith(b"=") for line in status_lines)
             if is_up_to_date:
                 raise Outpaced(f"{pushed.head}: another run has just created the same commit")
@@ -459,39 +494,39 @@ class Remote:
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
                 ) from error
             if push_options and _NO_OPTIONS in error.err:
-                self.takes_options = False
+                self.takes_options = False  # for later pushes, too
                 self._git.log(
                     f"warning: {self.repo}: the server does not support push options, so they are"
                     " not sent"
                 )
                 return self.push(pushed, (), also_pushed)
-            raise self._refusal(error, every_push) from error
+            raise self._rejection_error(error, pushes) from error
 
-    def _sent(
+    def _send_push(
         self,
         run: Callable[..., Ran],
-        every_push: Sequence[Pushed],
+        pushes: Sequence[Pushed],
         options: Sequence[str],
     ) -> bytes:
-        """Send the commits in one push, and return git's status lines. Raises `GitFailed`.
+        """Send the commits in one push, and return git's status lines, one for each branch.
 
-        `run` runs git in the repository.
+        `run` runs git in the repository. Raises `GitFailed`.
         """
         argv = ["push", "--porcelain", "--no-verify"]
-        if len(every_push) > 1:
+        if len(pushes) > 1:
             argv.append("--atomic")
         argv += options
-        argv += [pushed.lease for pushed in every_push]
+        argv += [pushed.lease for pushed in pushes]
         argv.append(REMOTE)
-        argv += [pushed.refspec for pushed in every_push]
+        argv += [pushed.refspec for pushed in pushes]
 
-        heads = " and ".join(pushed.head for pushed in every_push)
-        with self._logged(f"push to {heads}"):
+        heads = " and ".join(pushed.head for pushed in pushes)
+        with self._log_transfer(f"push to {heads}"):
             try:
-                return self._logged_in(partial(run, *argv)).out
+                return self._run_logged_in(partial(run, *argv)).out
             except GitFailed as error:
-                may_be_new_branch = every_push[0].replaces
-                if not may_be_new_branch or not _lacks_objects(error.err):
+                base_may_have_moved = pushes[0].replaces and _lacks_objects(error.err)
+                if not base_may_have_moved:
                     raise
                 # A new branch whose base has moved since we fetched it: the server does not offer a
                 # commit that we have, so git wants to send history that we never had. Git can
@@ -499,20 +534,21 @@ class Remote:
                 # request, so only do it when needed.
                 return run("-c", "push.negotiate=true", *argv, env=self._env).out
 
-    def _refusal(self, error: GitFailed, every_push: Sequence[Pushed]) -> Exception:
+    def _rejection_error(self, error: GitFailed, pushes: Sequence[Pushed]) -> Exception:
         """Return the error for a rejected push, about the branch that is the cause.
 
         In an atomic push, every branch is rejected because of a single branch.
         """
         lines = error.out.decode("utf-8", "replace").splitlines()
         rejections = [line for line in lines if line.startswith("!")]
+        # without those that say only that another branch was rejected
         causes = [line for line in rejections if "atomic" not in line]
         status = ""
         if rejections:
             status = causes[0] if causes else rejections[0]
 
-        rejected = every_push[0]
-        for pushed in every_push[1:]:
+        rejected = pushes[0]
+        for pushed in pushes[1:]:
             if f":{pushed.ref}\t" in status:
                 rejected = pushed
                 break
@@ -520,7 +556,7 @@ class Remote:
         return git_errors.refusal(status, error.err, subject, forced=rejected.replaces)
 
     def contains(self, branch: str, commit: str) -> bool:
-        """Return whether the branch is at this commit, or recently was."""
+        """Return whether a branch is at this commit, or has it among its recent commits."""
         tip = self.tip(branch)
         if not tip:
             return False
@@ -546,7 +582,7 @@ class Remote:
         return oid
 
     def _recent_commits(self, branch: str) -> list[tuple[str, str, list[str]]]:
-        """Return (id, tree, parents) of a branch's last commits."""
+        """Fetch a branch's last commits, and return (id, tree, parents) of each."""
         refspec = f"+refs/heads/{branch}:refs/image-update/look"
         try:
             self._fetch("whether the commit arrived", [refspec], _LOOK_BACK)
@@ -576,15 +612,17 @@ class Remote:
             clock=self.clock,
         ).out
 
-    def _ask(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command that does not change anything on the server. Follow redirects, and retry a
-        few times if the server is unreachable or breaks off.
+    def _run_with_retries(self, run: Callable[..., Ran]) -> Ran:
+        """Run a git command that does not change anything on the server, and return its output.
+        `run` starts it, given `env`.
+
+        Follow redirects, and retry a few times if the server is unreachable or breaks off.
         """
 
         def run_redirected() -> Ran:
             while True:
                 try:
-                    return self._logged_in(run)
+                    return self._run_logged_in(run)
                 except GitFailed as error:
                     is_redirected = self._git.redirected(
                         self._url,
@@ -595,7 +633,7 @@ class Remote:
                     )
                     if not is_redirected:
                         raise
-                    self._log_in()
+                    self._log_in()  # for the new URL
 
         def is_worth_a_retry(error: GitFailed) -> bool:
             if isinstance(error, GitEnded):
@@ -609,9 +647,10 @@ class Remote:
         deadline = time.monotonic() + self._git.patience
         return again(run_redirected, _PAUSES, GitFailed, is_worth_a_retry, deadline)
 
-    def _logged_in(self, run: Callable[..., Ran]) -> Ran:
-        """Run a command, and run it again if it failed because it sent credentials before the
-        server asked for them.
+    def _run_logged_in(self, run: Callable[..., Ran]) -> Ran:
+        """Run a git command, and return its output. `run` starts it, given `env`.
+
+        Run it again if it failed because it sent credentials before the server asked for them.
         """
         env = self._env
         try:
@@ -620,41 +659,46 @@ class Remote:
             # If the environment has changed, a concurrent command has already noticed this.
             is_first_to_notice = self._env is env
             if is_first_to_notice:
-                if not self._git.ask_first(self._url, error):
+                sent_too_early = self._git.ask_first(self._url, error)
+                if not sent_too_early:
                     raise
                 self._log_in()
             return run(env=self._env)
 
     @contextmanager
-    def _logged(self, why: str) -> Iterator[None]:
-        """Log a transfer's size and time.
+    def _log_transfer(self, purpose: str) -> Iterator[None]:
+        """Log the size and time of the transfer in the block. `purpose` is part of the line.
 
-        Objects committed since the last transfer count as sent by a push.
+        The size is that of the packs since the last transfer. So objects that were committed since
+        then count as sent by a push.
         """
         began = time.monotonic()
         yield
         packs = Path(self._folder.path, "objects/pack").glob("*.pack")
         size = sum(pack.stat().st_size for pack in packs)
         seconds = time.monotonic() - began
-        self._git.log(f"{self.repo}: {why}: {size - self._size} bytes of objects, {seconds:.2f} s")
+        self._git.log(
+            f"{self.repo}: {purpose}: {size - self._size} bytes of objects, {seconds:.2f} s"
+        )
         self._size = size
 
     def _fetch(
         self,
-        why: str,
+        purpose: str,
         refs: Sequence[str] = (),
         depth: int = 0,
         oids: Sequence[str] = (),
         meanwhile: Callable[[], object] | None = None,
     ) -> str:
-        """Fetch refspecs, or the objects `oids`, and return git's output.
+        """Fetch the refspecs `refs`, or the objects `oids`, and return git's messages.
 
-        `oids` are fetched the way git itself fetches missing objects in a partial clone. `why` is
-        for the log, and `meanwhile` is called during the fetch.
+        `depth` is the number of commits to fetch for each ref; 0 means all. `oids` are fetched the
+        way git itself fetches missing objects in a partial clone. `purpose` is for the log, and
+        `meanwhile` is called during the fetch.
         """
         folder = self._folder.complete() if self._filter == _WHOLE else self._folder.partial()
         # Only the first fetch may be too large: later fetches get only new objects.
-        may_be_too_large = self._filter == _SMALL and not self._size
+        may_be_too_large = self._filter == _SMALL and self._size == 0
 
         # If git told the server which commits it has, the server would leave out everything that
         # they refer to, which includes the objects `oids`.
@@ -679,38 +723,38 @@ class Remote:
             meanwhile=meanwhile,
             stop=self._too_large if may_be_too_large else None,
         )
-        with self._logged(f"fetch {why}"):
-            return self._ask(run).err
+        with self._log_transfer(f"fetch {purpose}"):
+            return self._run_with_retries(run).err
 
     def _too_large(self, messages: str) -> str:
-        """Return the reason to stop the transfer if the repository is large, else "". Without its
-        files, a large repository arrives sooner.
+        """Return the reason to stop a transfer if the repository turns out to be large, else "".
 
-        `messages` are git's so far.
+        Without its files, a large repository arrives sooner. `messages` are git's so far.
         """
-        if NO_FILTER in messages:
+        if NO_FILTER in messages:  # the server would send the files anyway
             return ""
-        has_many_objects = any(int(count) > _FEW for count in _COUNTED.findall(messages))
-        if has_many_objects or weight(self._folder.path) > _LIGHT:
-            return _LARGE
+        counts = [int(count) for count in _OBJECTS.findall(messages)]
+        has_many_objects = any(count > _MOST_OBJECTS for count in counts)
+        if has_many_objects or weight(self._folder.path) > _MOST_BYTES:
+            return _IS_LARGE
         return ""
 
     def _switch_to_coarser(self, error: GitFailed) -> bool:
-        """Switch to a coarser request that this server may support, after a failed fetch. Return
-        whether there is one.
+        """After a failed fetch, switch to a coarser request, if the error says that this helps:
+        another filter, complete history, or the other object format. Return whether it does.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
         messages = error.err
         if isinstance(error, GitEnded):
-            if not messages.endswith(_LARGE):
+            if not messages.endswith(_IS_LARGE):
                 return False
             self._filter = _PARTIAL
             # the stopped fetch may have left a lock behind
             self._restart(self._folder.object_format)
             return True
         if _mentions(messages, _BROKEN):
-            self.without_cache()
+            self.without_cache()  # raises `StartAgain` if there is a cache
 
         if _OTHER_FORMAT in messages and self._folder.object_format == "sha1":
             self._restart("sha256")
@@ -724,35 +768,38 @@ class Remote:
             return True
         return False
 
-    def _no_branch(self, branch: str) -> TaskError:
-        """Return the error for a missing branch: it may be a tag, or the repository may be
-        empty.
+    def _missing_branch_error(self, branch: str) -> TaskError:
+        """Return the error for a branch that the server does not have.
+
+        Ask the server for more, to give a better hint: there may be a tag of this name, or the
+        repository may be empty. Raises `RepositoryError` if the URL is a web page's.
         """
         subject = self.subject(branch)
-        tag = f"refs/tags/{branch}"
-        missing = git_errors.failure(
+        tag_ref = f"refs/tags/{branch}"
+        # the error as if from git: "couldn't find remote ref"
+        plain_error = git_errors.failure(
             f"fatal: couldn't find remote ref refs/heads/{branch}",
             subject,
         )
         try:
-            existing_refs = {ref for _, ref in self.refs(tag, "HEAD")}
-        except TaskError:
-            return missing
+            existing_refs = {ref for _, ref in self.refs(tag_ref, "HEAD")}
+        except TaskError:  # the server does not answer this, so there is no better hint
+            return plain_error
         if not existing_refs:
-            self._refuse_page(subject)
-        if tag in existing_refs:
+            self._refuse_page(subject)  # raises an error if it is a web page
+        if tag_ref in existing_refs:
             message = (
                 f"the revision {blanked(branch)!r} is a tag, but updates can only be written to a"
                 " branch"
             )
             return SourceError(message, hint=TO_WRITE, subject=subject)
-        hint = missing.hint
+        hint = plain_error.hint
         if "HEAD" not in existing_refs:
             hint = "the repository may be empty: push a first commit, or specify another branch"
-        return SourceError(missing.message, hint=hint, subject=subject)
+        return SourceError(plain_error.message, hint=hint, subject=subject)
 
     def _refuse_page(self, subject: str) -> None:
-        """Raise `RepositoryError` if a seemingly empty repository is a web page.
+        """Raise `RepositoryError` if a repository that seems to be empty is a web page.
 
         Git reads a page of one line as the refs of an empty repository.
         """
@@ -763,8 +810,8 @@ class Remote:
 
 
 def _lacks_objects(messages: str) -> bool:
-    """Return whether our git could not create the pack, because it wanted to send objects that were
-    never fetched.
+    """Return whether a push failed because our own git wanted to send objects that were never
+    fetched. `messages` are git's, including the server's (`remote:`).
     """
     lines_from_git = [line for line in messages.splitlines() if not line.startswith("remote:")]
     return any(_mentions(line, _NEVER_FETCHED) for line in lines_from_git)
@@ -778,7 +825,7 @@ def _mentions(messages: str, phrases: Collection[str]) -> bool:
 T = TypeVar("T")
 # The server rejects requests for single objects; objects are missing from the cache; without the
 # cache, the server rejects the request again.
-_MOST = 3
+_MOST_RESTARTS = 3
 
 
 def restarted(
@@ -786,11 +833,10 @@ def restarted(
     work: Callable[[], T],
     forget: Callable[[], None] = lambda: None,
 ) -> T:
-    """Return the result of `work`, which is called again each time the remote has to start over.
-
-    `forget` is called before that, because the fetched objects are gone.
+    """Return the result of `work`. If it raises `StartAgain`, the fetched objects are gone, so call
+    `forget`, and then `work` again.
     """
-    for _ in range(_MOST):
+    for _ in range(_MOST_RESTARTS):
         try:
             try:
                 return work()
