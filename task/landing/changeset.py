@@ -45,7 +45,7 @@ SHORT = 4  # words of at most this many characters are different words if two ch
 
 @dataclass(frozen=True)
 class PreparedCommit:
-    """One changeset and the decisions behind it."""
+    """One changeset (the files and the message of a commit), and the decisions behind it."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
@@ -74,7 +74,7 @@ class PreparedCommit:
         )
 
     def reported(self, commit: str) -> Commit:
-        """Return the commit for the report.
+        """Return the commit for the report, without its files.
 
         `commit` is its id, or "" if it is only predicted.
         """
@@ -130,14 +130,14 @@ def prepare_commits(
     waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
     its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
-    moves_by_branch = _by_branch(snapshot, moves, head_fates)
+    moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
-    unwritten: dict[str, tuple[Undecided, ...]] = {}
-    without_commit = [
-        move.decision
-        for move in moves
-        if not move.kept and move not in moves_by_branch.get(move.decision.head, ())
-    ]
+    unwritten: dict[str, tuple[Undecided, ...]] = {}  # by head branch
+    without_commit: list[Decision] = []
+    for move in moves:
+        is_in_commit = move in moves_by_branch.get(move.decision.head, ())
+        if not is_in_commit and not move.kept:
+            without_commit.append(move.decision)
 
     for name, moves_of_branch in moves_by_branch.items():
         head = heads.get(name)
@@ -145,23 +145,23 @@ def prepare_commits(
         parent = _base_of_commit(snapshot, head)
 
         # the write-back files
-        edited = _edit(parent.files, moves_of_branch, terms, wording.config)
+        edited = _edit_files(parent.files, moves_of_branch, terms, wording.config)
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
 
-        # the state files: without the holds that end here, and with what is new
-        released = files_without(parent, of_head.releases)
-        parent_released = with_files(parent, released)
+        # the state files: without the holds that end with this commit, and with what is new
+        files_without_holds = files_without(parent, of_head.releases)
+        parent_without_holds = with_files(parent, files_without_holds)
         is_head_branch = name != snapshot.branch
-        states = changed_states(parent_released, edited.done, aside=is_head_branch)
+        states = changed_states(parent_without_holds, edited.done, aside=is_head_branch)
 
-        files = edited.files | released | states
+        files = edited.files | files_without_holds | states
         if not files:
             without_commit += _decisions_of(edited.done)
             continue
-        at = CommitPlace(parent, name, head, of_head.releases)
+        commit_place = CommitPlace(under=parent, name=name, head=head, releases=of_head.releases)
         commit = replace(
-            _prepare(at, files, edited.done, wording),
+            _prepare(commit_place, files, edited.done, wording),
             cautions=tuple(edited.cautions),
             earlier_changes=_changes_on_foreign_branch(of_head),
             leaving=of_head.leaving,
@@ -175,11 +175,13 @@ def prepare_commits(
 
 
 def _decisions_of(moves: Iterable[Move]) -> list[Decision]:
-    """Return the decisions for the report. Waiting builds have their own rows there."""
+    """Return the decisions of these moves for the report. Those about waiting builds (`kept`) are
+    left out, because these builds have their own rows there.
+    """
     return [move.decision for move in moves if not move.kept]
 
 
-def _by_branch(
+def _moves_by_branch(
     snapshot: Snapshot,
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
@@ -187,14 +189,16 @@ def _by_branch(
     """Return the moves (decisions, with the changes for them) that are part of a commit, by the
     branch of the commit: the base branch, or the head branch of a pull request.
 
-    On a head branch, these are the updates and the ends of holds. Other changes to the memory are
-    stored on the memory branch instead. A head branch that needs no new commit is left out.
+    On a head branch, these are the updates and the ends of holds. Other changes to the memory (what
+    a state file remembers about an image) are stored on the memory branch instead. A branch that
+    needs no new commit is left out.
     """
-    releasing = {name for name, of_head in head_fates.items() if of_head.releases}
-    branches: dict[str, list[Move]] = {name: [] for name in releasing}
+    # branches whose merge ends a hold; they may need a commit without any move
+    releasing_branches = {name for name, of_head in head_fates.items() if of_head.releases}
+    branches: dict[str, list[Move]] = {name: [] for name in releasing_branches}
     for move in moves:
         branch = move.decision.head
-        ends_hold = move.released and branch in releasing
+        ends_hold = move.released and branch in releasing_branches
         changes_base = move.changes and branch == snapshot.branch
         if move.updates or ends_hold or changes_base:
             branches.setdefault(branch, []).append(move)
@@ -209,8 +213,8 @@ def _by_branch(
 
 
 def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
-    """Return the parent of a commit: the base's tip, or, if someone else has pushed to the head
-    branch, that branch's tip.
+    """Return the parent of a commit, with its files: the base's tip, or, if someone else has pushed
+    to the head branch, that branch's tip. `head` is None for a commit on the base.
     """
     if head is None or head.ours:
         return snapshot
@@ -221,16 +225,17 @@ def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, 
     """Return the builds that were waiting on a head branch, and whose edit now fails. They stay in
     the branch's list.
     """
-    listed = {fate.listed.key: fate.listed for fate in of_head.fates}
-    unwritten = []
+    listed_builds = {fate.listed.key: fate.listed for fate in of_head.fates}
+    unwritten_builds = []
     for move in edited.failed:
         if not move.kept:  # a new build, which is not in the list
             continue
-        build = listed.get(key_of_entry(move.subscription))
+        build = listed_builds.get(key_of_entry(move.subscription))
         if build:
             verdict = move.decision.judged
-            unwritten.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
-    return tuple(unwritten)
+            error = TargetError(verdict.because, hint=verdict.hint)
+            unwritten_builds.append(Undecided(build, error))
+    return tuple(unwritten_builds)
 
 
 def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
@@ -243,7 +248,9 @@ def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
-    """Return the change that a listed build makes."""
+    """Return the change that a listed build (one that waits on a head branch) makes to its
+    Application.
+    """
     namespace, _, name = listed.application.partition("/")
     change = Change(
         image=parse_image(listed.image),
@@ -262,8 +269,9 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
 
 
 def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
-    """Return the moves. If one of an Application's edits was not permitted, its other updates get
-    the same refusal.
+    """Return the moves (decisions), but if one of an Application's edits was not permitted, with
+    the same refusal for its other updates. Builds that were already waiting (`kept`) are not
+    refused.
     """
     refusals: dict[str, Verdict] = {}  # by Application
     for decision in without_commit:
@@ -279,15 +287,18 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
     return permitted
 
 
-def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
-    """Make the edits of one commit: write the version of each move to the Application's files.
+def _edit_files(
+    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig
+) -> Edited:
+    """Make the edits of one commit: write the version of each move (decision) to the Application's
+    files.
 
     `files` are those of the commit's parent. A move fails if it would overwrite an earlier one,
     because a commit cannot have two versions in the same place.
     """
     so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
-    edited = Edited({}, [], [], [], [])
+    edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
     for move in members:
         decision = move.decision
         if not move.updates or decision.kind is None:  # there is nothing to edit
@@ -303,7 +314,8 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
-        if not edits and not new and not already_written:
+        changes_anything = bool(edits or new or already_written)
+        if not changes_anything:
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
@@ -333,7 +345,7 @@ def _move_written(
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Write the version of one move.
+    """Write the version of one move (a decision) to its target.
 
     `files` are those of the commit's parent, and `so_far` has the commit's earlier edits too.
     Return the files that this move changes, the edits in them, and the files that already have the
@@ -345,7 +357,8 @@ def _move_written(
     editor = EDITORS[target.kind]
     new, edits = editor.write(so_far, target, decision.candidate)
     already_written: Files = {}
-    if edited.files and not edits and not new:
+    changes_nothing = not edits and not new
+    if edited.files and changes_nothing:  # perhaps an earlier move has written the same
         already_written, _ = editor.write(files, target, decision.candidate)
 
     refuse_files(sub, {**already_written, **new}, decision.head)
@@ -360,7 +373,8 @@ def _refuse_overwriting(
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
     files: Files,
 ) -> None:
-    """Raise `TargetError` if an edit overwrites an earlier one in this commit.
+    """Raise `TargetError` if an edit overwrites the version of an earlier one in this commit with a
+    different version.
 
     `writers` has the decision and the target of each earlier edit, by file and key. `files` are the
     files after these edits.
@@ -382,8 +396,9 @@ def _as_edited(
     new: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add to the decision what people should know about the edit of a Helm values file: whether the
-    file is new, and whether a key may be misspelled or affects other keys.
+    """Return the decision with what people should know about the edit of a Helm values file:
+    whether the file is new, and whether a key may be misspelled or is shared with others. The
+    decision about any other kind of file stays the same.
 
     `so_far` are the files before the edit, and `new` are those that it changes.
     """
@@ -393,7 +408,7 @@ def _as_edited(
     misspelled = None
     adds_key = any(not edit.old for edit in edits)
     if adds_key:
-        misspelled = _almost_the_same_key(so_far, decision)
+        misspelled = _misspelled_key(so_far, decision)
     return replace(
         decision,
         misspelled=misspelled,
@@ -402,7 +417,7 @@ def _as_edited(
     )
 
 
-def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
+def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     """Return a key that is missing from the Helm values, and an existing key that is spelled almost
     the same, such as `image.tag` and `imge.tag`. Return None if there is no such pair.
     """
@@ -410,10 +425,10 @@ def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | 
     for missing_key, existing_keys in helm_values.beside(files, target):
         for existing_key in existing_keys:
             pairs = zip(missing_key.split("."), existing_key.split("."), strict=False)
-            different = [(word, other) for word, other in pairs if word != other]
-            if not different:
+            different_words = [(word, other) for word, other in pairs if word != other]
+            if not different_words:
                 continue
-            word, other = different[0]
+            word, other = different_words[0]
             is_short = min(len(word), len(other)) <= SHORT
             most_differences = 1 if is_short else 2
             if differ(word, other, most_differences + 1) <= most_differences:
@@ -422,8 +437,8 @@ def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | 
 
 
 def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
-    """Return the error for an edit of a place where the commit has already written the version of
-    the decision `first`.
+    """Return the error for an edit of a key where the commit has already written the version of the
+    decision `first`.
     """
     entry = first.subscription.entry
     app = first.subscription.application.key
@@ -472,7 +487,7 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
 class CommitPlace:
     """A commit's branch and parent."""
 
-    under: Snapshot
+    under: Snapshot  # the parent
     name: str  # of the branch
     head: HeadBranch | None  # None for the base
     releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
@@ -507,13 +522,14 @@ def _prepare(
     done: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
-    """Return a commit with these changed files and its message.
+    """Return a commit with these changed files, and with its message.
 
-    `done` are the moves that it writes, including builds that were already waiting.
+    `done` are the moves (decisions) that it carries out, including those that write builds which
+    were already waiting.
     """
     subs = [move.subscription for move in done]
     wording = agreed_wording(wording, subs)
-    words = _worded(at, files, done, wording)
+    words = _words_of_commit(at, files, done, wording)
     changeset = Changeset(
         repo=at.under.repo,
         base=at.under.branch,
@@ -547,13 +563,14 @@ def _prepare(
 _BRING_BUILDS = ("run", "scan", "promote")
 
 
-def _worded(
+def _words_of_commit(
     at: CommitPlace,
     files: Mapping[str, File],
     done: Sequence[Move],
     wording: Wording,
 ) -> CommitWords:
-    """Write the message of a commit with these changed files.
+    """Write the message of a commit with these changed files. `done` are the moves (decisions) that
+    it carries out.
 
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
@@ -597,9 +614,9 @@ def _subject_by_hand(
     the person's request in a few words ("" if there is none).
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
-    subject names the Applications that the request is about: those with a rollback, a new hold, or
-    a hold that ends (`ended`). If there are none, it names all Applications in the commit
-    (`named`).
+    subject names the Applications that the request is about: those with a rollback, a new hold, or,
+    in a run that brings new builds, a hold that ends (`ended`). If there are none, it names all
+    Applications in the commit (`named`).
     """
     why = _common_reason(done)
     if command in _BRING_BUILDS:
@@ -624,11 +641,11 @@ def _command_of_subject(
     holds: Collection[object],
     ended: Collection[object],
 ) -> str:
-    """Return the command to use in a commit's subject, such as "run" or "rollback". A person's
-    request comes first.
+    """Return the command to use in a commit's subject, such as "run", "rollback", or "failed". A
+    person's request comes first.
 
-    `run_command` is this run's own command. The rollbacks, the new holds, and the ended holds in
-    the commit may be requests from earlier runs.
+    `run_command` is this run's own command. The rollbacks, the new holds, and the holds that end
+    (`ended`) may be requests from earlier runs.
     """
     if done and all(move.remember and move.remember.notes for move in done):
         return "failed"  # a version that failed, but was already replaced
@@ -642,7 +659,9 @@ def _command_of_subject(
 
 
 def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Add the Applications whose hold ends, even if nothing else changes for them."""
+    """Return these Applications, with those added whose hold ends (`ended`), even if nothing else
+    changes for them.
+    """
     already_named = {(app.namespace, app.name) for app in named}
     with_released = list(named)
     for namespace, name in ended:
@@ -656,7 +675,9 @@ def _key(app: AppChanges) -> tuple[str, str]:
 
 
 def _common_reason(done: Sequence[Move]) -> str:
-    """Return the reason of all holds, or "" if they have several reasons."""
+    """Return the reason of all holds (orders that keep a version), or "" if they have several
+    reasons.
+    """
     reasons = {move.hold.reason for move in done if move.hold}
     return reasons.pop() if len(reasons) == 1 else ""
 
@@ -683,8 +704,8 @@ def _sentences(
 ) -> list[str]:
     """Return a sentence about each image, with the reason of its decision, for a commit message.
 
-    `reasons` are those of holds and releases: (Application, what is held, reason). A reason that no
-    sentence contains gets a sentence of its own.
+    `reasons` are those of holds and of their ends: (Application, what is held, reason). A reason
+    that no sentence contains gets a sentence of its own.
     """
     sentences = []
     for move in done:
@@ -692,8 +713,9 @@ def _sentences(
         because = move.decision.because
         sentences.append(f"{name} ({key_of(move.subscription)}): {because}")
 
-    missing = []
-    for (_, name), what, why in reasons:
-        if not any(why in sentence for sentence in sentences):
-            missing.append(f"{name} ({what}): {why}")
-    return list(dict.fromkeys([*sentences, *missing]))
+    missing_reasons = []
+    for (_namespace, name), what, why in reasons:
+        is_mentioned = any(why in sentence for sentence in sentences)
+        if not is_mentioned:
+            missing_reasons.append(f"{name} ({what}): {why}")
+    return list(dict.fromkeys([*sentences, *missing_reasons]))

@@ -1,8 +1,8 @@
 """Pure code for the builds that are waiting on head branches.
 
 Each run reevaluates all of them on the current base: `_decide_alone` decides a build, or
-`_decide_with_ask` if the run is about the same image. In the end, the build is merged, replaced by another
-one (superseded), deferred by a hold, or dropped.
+`_decide_with_ask` if the run is about the same image. In the end, the build is merged, replaced by
+another one (superseded), deferred by a hold, or dropped.
 
 A head branch's list has at most one waiting build for each write-back file and alias. A build that
 passes is written again, on top of the base's tip. If a person holds a build, it is remembered as
