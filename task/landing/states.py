@@ -51,10 +51,13 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 def _states_after_moves(
     states_before: Mapping[str, State], snapshot: Snapshot, moves: Iterable[Move], *, aside: bool
 ) -> dict[str, State]:
-    """Return the states in one state file after these moves, without empty ones."""
+    """Return the states in one state file (one for each write-back file) after these moves, without
+    empty ones. With `aside`, the commit goes to a head branch.
+    """
     states = dict(states_before)
     # a new hold comes last, so that no other move ends it
-    for move in sorted(moves, key=lambda move: bool(move.remember and move.remember.hold)):
+    holds_last = sorted(moves, key=lambda move: bool(move.remember and move.remember.hold))
+    for move in holds_last:
         file = file_of(snapshot, move.subscription, states)
         remember = move.remember or Remember()
         if aside:
@@ -69,7 +72,8 @@ def _without_deferred(
     """Return what a head branch's commit remembers about an image: everything except the deferred
     build.
 
-    `file` is the write-back file, by which a state file finds the image's memory.
+    `file` is the write-back file, by which a state file finds the image's memory. The image's hold
+    is only included if the move changes the memory.
     """
     state = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or state.images.get(key_of(sub), Memory())
@@ -78,7 +82,9 @@ def _without_deferred(
 
 
 def _state_after(state: State, sub: Subscription, new: Remember) -> State:
-    """Return an Application's state with what a move remembers (`new`)."""
+    """Return an Application's state (its hold, and what is remembered about its images), with what
+    a move remembers (`new`) added.
+    """
     images = dict(state.images)
     if new.memory is not None:
         images[key_of(sub)] = new.memory
@@ -90,8 +96,8 @@ def _state_after(state: State, sub: Subscription, new: Remember) -> State:
 
 
 def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return the files that the memory branch has after these moves. Without files, the branch is
-    deleted.
+    """Return the files that the memory branch has after these moves (decisions, with what to
+    remember about them). Without files, the branch is deleted.
 
     The memory branch stores the holds that must apply at once, although the commits of their moves
     only propose something on a head branch (the branch of a pull request).
@@ -103,7 +109,7 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
-        adds_memory = _aside(move) and move.remember is not None
+        adds_memory = _goes_to_head_branch(move) and move.remember is not None
         if path not in files and not adds_memory:
             continue
         try:
@@ -111,13 +117,15 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
             states = dict(own_states(files, path))
         except TaskError:  # the decision already has this error
             continue
-        states[file] = _state_beside_base(states.get(file, State()), snapshot, move, file)
+        states[file] = _state_on_memory_branch(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
     return files
 
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
-    """Write the state file at `path` in `files`, or remove it if there is nothing to remember."""
+    """Change `files`: write the state file at `path`, or remove it if there is nothing to
+    remember.
+    """
     old_text = files[path].text if path in files else ""
     text = write_state(old_text, states)
     if text:
@@ -149,17 +157,17 @@ def deferred_until_landed(before: Files, after: Files) -> Files:
     return files
 
 
-def _aside(move: Move) -> bool:
+def _goes_to_head_branch(move: Move) -> bool:
     """Return whether a move's commit goes to a head branch."""
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return an Application's state on the memory branch after a move: the holds and the deferred
-    builds that the base branch does not have.
+def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file: str) -> State:
+    """Return an Application's state on the memory branch after a move (a decision, with what to
+    remember about it): the holds and the deferred builds that the base branch does not have.
 
-    `beside_before` is that state after the earlier moves, and `file` is the write-back file that
-    the states belong to.
+    `so_far` is that state after the earlier moves, and `file` is the write-back file that the
+    states belong to.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
@@ -167,26 +175,27 @@ def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, fil
 
     # 1. What has to be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
-    both = merged(on_base, beside_before)
-    hold = new.hold or both.hold
+    on_both = merged(on_base, so_far)
+    hold = new.hold or on_both.hold
     if new.lifted:
         hold = None
-    memory = new.memory or both.images.get(key, Memory())
+    memory = new.memory or on_both.images.get(key, Memory())
 
     # 2. What the base will have of it.
-    if not _aside(move):  # the commit adds this to the base
+    if not _goes_to_head_branch(move):  # the commit adds this to the base
         memories_on_base = dict(on_base.images)
         if new.memory:
             memories_on_base[key] = new.memory
         on_base = State(new.hold or on_base.hold, memories_on_base)
 
-    # 3. The rest belongs on the memory branch.
-    hold_beside = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
-    memory_beside = apart(on_base.images.get(key, Memory()), memory)
+    # 3. The rest belongs on the memory branch. `apart` returns what the base does not have.
+    hold_not_on_base = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
+    memory_not_on_base = apart(on_base.images.get(key, Memory()), memory)
     before_run = own_states(snapshot.memory_files, path).get(file, State())
-    rollback = _rollback_of(memory_beside.hold or hold_beside, before_run, move, memory.rollback)
-    memory_beside = replace(memory_beside, rollback=rollback)
-    return State(hold_beside, {**beside_before.images, key: memory_beside})
+    any_hold = memory_not_on_base.hold or hold_not_on_base
+    rollback = _rollback_of(any_hold, before_run, move, memory.rollback)
+    memory_not_on_base = replace(memory_not_on_base, rollback=rollback)
+    return State(hold_not_on_base, {**so_far.images, key: memory_not_on_base})
 
 
 def _rollback_of(
@@ -195,8 +204,9 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold on the memory branch belongs to. None means that a person has
-    held the image for a different reason.
+    """Return the rollback (a person's change to an older version) that a hold on the memory branch
+    belongs to. None means that there is no hold, or that a person has held the image for a
+    different reason.
 
     `before_run` is the Application's state on the memory branch before the run, and `rollback` is
     the one that the move remembers.
@@ -238,8 +248,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
 
 
 def only_holds(memory_files: Files) -> Files:
-    """Return the holds on a memory branch, and nothing else. No known key has signed the branch, so
-    only its holds are trusted.
+    """Return the state files of a memory branch with the holds in them, and nothing else. This is
+    for a branch that no known key has signed.
 
     An unreadable state file is kept, because it may contain a hold.
     """
@@ -269,7 +279,7 @@ def new_holds(
     Each is a tuple: the Application's namespace and name, the name of the Application or the key of
     the image that is held, and the reason in words.
     """
-    apps = {}  # by state file
+    apps = {}  # the Application of each changed state file
     for move in done:
         path = state_path(move.subscription)
         if path in after:

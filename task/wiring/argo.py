@@ -79,8 +79,8 @@ class Argo:
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
         self.secrets = once(self._cluster_secrets)
         self._slow = False  # whether an AppProject could not be read in time
-        self._read: list[ClusterManifests | ArgoCDManifests] = []
-        self.kind = ""  # the source of live Applications: "cluster", "argocd", or neither
+        self._readers: list[ClusterManifests | ArgoCDManifests] = []
+        self.kind = ""  # the source of live Applications: "cluster", "argocd", or "" for neither
         for source in sources(settings, environ):
             if source in ("cluster", "argocd"):
                 self.kind = source
@@ -117,30 +117,33 @@ class Argo:
         """
         from task.applications.cluster import ArgoCDManifests, ClusterManifests
 
-        wanted = concerns(images, scope.prefix)
-        found: ClusterManifests | ArgoCDManifests
+        may_concern = concerns(images, scope.prefix)  # a quick check of a manifest
+        reader: ClusterManifests | ArgoCDManifests
         if source == "cluster":
-            found = ClusterManifests(
+            reader = ClusterManifests(
                 self.kubernetes(),
                 prefix=scope.prefix,
                 narrow=scope.narrow,
                 argocd_namespace=self._given.argocd_namespace,
-                wanted=wanted,
+                wanted=may_concern,
                 log=self.log,
             )
         else:
-            found = ArgoCDManifests(
+            reader = ArgoCDManifests(
                 self.server(),
-                wanted,
+                may_concern,
                 prefix=scope.prefix,
                 narrow=scope.narrow,
             )
-        self._read.append(found)
-        return found.all()
+        self._readers.append(reader)  # for `passed_over`
+        return reader.all()
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that were not read in full."""
-        return [app for found in self._read for app in found.passed_over]
+        apps: list[Application] = []
+        for reader in self._readers:
+            apps += reader.passed_over
+        return apps
 
     def application(self, namespace: str, name: str) -> Application | None:
         """Return an additional Application from the source, or None if it cannot be read."""
@@ -154,7 +157,9 @@ class Argo:
             return None
 
     def server(self, limits: Limits = Limits()) -> ArgoCDApi:
-        """Return the Argo CD API."""
+        """Return a new client for the Argo CD API, which is closed at the end of the run. Raises
+        `UsageError` for an invalid `--argocd-header`.
+        """
         from task.argocd.api import ArgoCDApi
         from task.argocd.connection import Connection, parse_headers
 
@@ -185,8 +190,8 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Return the place to query for single Applications: "cluster", "argocd", or "" if neither
-        is available.
+        """The place to query for single Applications: "cluster", "argocd", or "" if neither is
+        available.
         """
         if self.kind:
             return self.kind
@@ -211,7 +216,9 @@ class Argo:
         self.patient()
 
     def _api(self, limits: Limits) -> ApplicationApi:
-        """Return the API that reads, patches, and refreshes single Applications."""
+        """Return the API that reads, patches, and refreshes single Applications: Argo CD's, or the
+        cluster's.
+        """
         if self.where != "cluster":
             return self.server(limits)
         from task.argocd.application_store import ClusterApplications
@@ -250,8 +257,9 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return what reverts changes to this field of a live Application: an ApplicationSet, or
-        another Application that deploys this one. Return "" if nothing is known to do so.
+        """Return what reverts changes to this field of a live Application (`item` is its manifest):
+        "ApplicationSet web", or "Application argocd/apps" if that one deploys it. Return "" if
+        nothing is known to do so.
         """
         metadata = item["metadata"]
         try:
@@ -269,7 +277,10 @@ class Argo:
         return ""
 
     def _stores(self) -> LiveApplications:
-        """Return the live Applications to patch: through Kubernetes, if it can be reached."""
+        """Return the live Applications to patch, through Kubernetes or through Argo CD's API.
+
+        If both are configured, Kubernetes is preferred.
+        """
         from task.argocd.application_store import (
             ApplicationStore,
             ClusterApplications,
@@ -287,28 +298,29 @@ class Argo:
         return PreferredStore(argocd, kubernetes, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
-        """Return the Git credentials that a subscription writes with, if they are in a secret of
-        the cluster: the secret's name, and the credentials.
+        """Return the Git credentials that a subscription (what to update, and where) writes with:
+        (name of the secret in the cluster, credentials), or None if there is no such secret.
 
         The secret is named in the Application's annotation, or else Argo CD has it for the
         repository. `reached` is the URL to connect to, after `--rewrite-url`.
         """
-        found = self._credentials(sub)
-        if found is None:
+        repo_credentials = self._credentials(sub)
+        if repo_credentials is None:
             return None
         from task.argocd.repo_secrets import credentials_of
 
-        return found.secret, credentials_of(found, reached)
+        return repo_credentials.secret, credentials_of(repo_credentials, reached)
 
     def login(self, sub: Subscription) -> str:
-        """Return a string that identifies the credentials: the secret's name, or the Application's
-        name if the secret cannot be read.
+        """Return a string that identifies the Git credentials of a subscription: the name of the
+        secret in the cluster, or "" if there is none. If the secret cannot be read, no other
+        Application has the same string.
         """
         try:
-            found = self._credentials(sub)
+            repo_credentials = self._credentials(sub)
         except TaskError:
             return f"{sub.credentials} {sub.application.key}"
-        return found.secret if found else ""
+        return repo_credentials.secret if repo_credentials else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
         """Return the credentials in a secret of the cluster, or None if there is none that the
@@ -324,7 +336,9 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sources of Applications, as in `--applications`, or () if none are set."""
+    """Return the sources of Applications, as in `--applications`. Without that option, it is the
+    cluster in which this process runs, or else the configured Argo CD server, or else ().
+    """
     if settings.sources.applications:
         return settings.sources.applications
     if in_cluster(environ):
@@ -362,7 +376,7 @@ def applications(
     repositories = Repositories(repository)
 
     @once
-    def sets() -> RenderedSets:
+    def rendered_sets() -> RenderedSets:
         from task.applications.application_sets import RenderedSets, clusters_of
 
         clusters_file = settings.sources.clusters
@@ -376,10 +390,12 @@ def applications(
         )
 
     if settings.sources.clusters:
-        sets()  # a mistake in the file is an error, no matter what the manifests contain
+        # only for its error: a mistake in the file is one, no matter what the manifests contain
+        rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
-        return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
+        """Return the Applications of an ApplicationSet, or any other manifest as it is."""
+        return rendered_sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
     rendering = Rendering(
         settings.sources.render,
@@ -396,33 +412,34 @@ def applications(
             manifests = _manifests_in(source, repositories, rendering)
             try:
                 for manifest in chain.from_iterable(map(rendered, manifests)):
-                    followed.note(manifest)
+                    followed.note(manifest)  # it may deploy other Applications
                     yield manifest
             except RenderingError as error:
                 if not kind_of(settings.command).lists_mistakes:
                     raise
-                yield Found(
-                    {},
-                    "",
-                    Trouble("source", str(error), error.hint),
-                )
+                trouble = Trouble("source", str(error), error.hint)
+                yield Found(item={}, origin="", trouble=trouble)
         yield from followed.below()
 
 
 def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:
-    """Return the manifests in a Git repository, or in a local file or folder."""
-    repo, path = _repository(source)
-    if repo and not os.path.exists(source):
+    """Return the manifests in a Git repository (`REPO//PATH?ref=REF`), or in a local file or
+    folder.
+    """
+    repo, path = _split_git_source(source)
+    is_in_git = repo != "" and not os.path.exists(source)
+    if is_in_git:
         return git_manifests(repositories.of(repo, named=False), path, rendering)
     return local_manifests(source, rendering)
 
 
-def _repository(source: str) -> tuple[str, str]:
+def _split_git_source(source: str) -> tuple[str, str]:
     """Split `REPO//PATH?ref=REF` into (REPO, PATH?ref=REF), or return ("", "").
 
     A scheme's `//` does not count.
     """
     scheme_end = source.find("://")
+    # without a scheme, a `//` at the start does not count either
     search_from = scheme_end + len("://") if scheme_end >= 0 else 1
     separator = source.find("//", search_from)
     if separator < 0:
