@@ -331,5 +331,8 @@ def last_checks(job: Job, world: World) -> LastChecks:
     commit message uses.
     """
     templates = (job.wording.template, *job.wording.templates.values())
-    labels = job.terms.check != "never" and any(map(wants_labels, templates))
-    return LastChecks(world.registry, world.prove, world.always_prove, labels)
+    may_query_registry = job.terms.check != "never"
+    labels = may_query_registry and any(map(wants_labels, templates))
+    return LastChecks(
+        registry=world.registry, prove=world.prove, always=world.always_prove, labels=labels
+    )

@@ -130,13 +130,13 @@ class BuildFate:
         """Return the build's row in the report."""
         listed = self.listed
         return HeadBuildRow(
-            listed.application,
-            listed.alias,
-            listed.tag,
-            listed.digest,
-            head,
-            self.fate,
-            self.because,
+            application=listed.application,
+            alias=listed.alias,
+            tag=listed.tag,
+            digest=listed.digest,
+            head=head,
+            outcome=self.fate,
+            because=self.because,
         )
 
     @property
@@ -736,8 +736,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     """Decide a waiting build on the current base branch, as if this run had no new builds.
 
     A waiting build is proposed on a head branch (the branch of a pull request), and is not merged
-    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it,
-    and the reason.
+    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it
+    ("waits", "merged", "superseded", "deferred", or "dropped"), and the reason.
     """
     situation = waiting.situation
     on_base = situation.in_git.version

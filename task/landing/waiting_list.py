@@ -532,9 +532,9 @@ def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
 def _request(fields: _FieldsOf) -> KnownRequest:
     """Return the head branch's pull request, as the last run saw it."""
     request = KnownRequest(
-        fields.needed("number", "[0-9]{1,20}"),
-        fields.word("url"),
-        fields.needed("state", _STATE),
+        number=fields.needed("number", "[0-9]{1,20}"),
+        url=fields.word("url"),
+        state=fields.needed("state", _STATE),
     )
     fields.end()
     return request
@@ -644,10 +644,10 @@ def _release(data: object) -> ListedRelease:
         file=fields.needed("file"),
         image=fields.word("image"),
         hold=Hold(
-            hold.word("reason"),
-            hold.word("by"),
-            hold.time("at"),
-            hold.time("until"),
+            reason=hold.word("reason"),
+            by=hold.word("by"),
+            at=hold.time("at"),
+            until=hold.time("until"),
         ),
         deferred=fields.word("deferred"),
     )
@@ -708,7 +708,11 @@ def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
     for build in waiting_list.builds:
         written = Written(build.tag, build.digest, build.build)
         newly_declined[build.declined_key] = DeclinedBuild(
-            build.application, build.alias, build.image, written, url
+            application=build.application,
+            alias=build.alias,
+            image=build.image,
+            written=written,
+            url=url,
         )
     others = [build for build in waiting_list.declined if build.key not in newly_declined]
     all_declined = (*others, *newly_declined.values())

@@ -211,11 +211,12 @@ def prepare(
     job: Job,
     world: World,
 ) -> Delivery:
-    """Decide everything on this snapshot of the base branch, without writing anything.
+    """Decide all asks of a batch on this snapshot of the base branch, without writing anything.
 
-    Return the commits to make, and the decisions that don't need a commit. A move is the decision
-    about one ask, with the change that a commit makes for it. A head branch is the branch of a pull
-    request. The repository's own config has already been applied to `batch`, `snapshot`, and `job`.
+    Return the commits to make, and the decisions that don't need a commit. An ask is one image of
+    an Application, with the builds offered for it; a move is the decision about it, with the change
+    that a commit makes. A head branch is the branch of a pull request. The repository's own config
+    has already been applied to `batch`, `snapshot`, and `job`.
     """
     # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
@@ -246,13 +247,15 @@ def prepare(
     snapshot = together.base
     head_fates = together.head_fates
 
-    # 4. Edit the files, and collect the warnings and the rows of the report.
+    # 4. Edit the files. Before that, updates become errors if Argo CD would not sync a commit with
+    #    our signature.
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
 
+    # 5. Collect the warnings, and the rows of the report about waiting builds.
     problems = [
         *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
@@ -264,6 +267,7 @@ def prepare(
         problems += fates_on_head.problems
         waiting_rows += fates_on_head.rows(name)
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    # what these moves have to remember is not part of a commit on the base
     only_remembered = frozenset(
         move.subscription.identity
         for move in moves
