@@ -452,7 +452,8 @@ def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
 
 
 def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the author, message template, and trailers of a commit for these subscriptions.
+    """Return the wording of a commit for these subscriptions (images that it updates): its author,
+    message template, trailers, and push options.
 
     Each setting comes from the command line (`given`), from the repository's config, or else it is
     the default.
@@ -616,15 +617,16 @@ def _subject_by_hand(
     `command` is the command for the subject, and `run_command` is this run's own command. The
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
     in a run that brings new builds, a hold that ends (`ended`). If there are none, it names all
-    Applications in the commit (`named`).
+    Applications in the commit (`named`). `holds` are the new holds: (Application, what is held,
+    reason).
     """
     why = _common_reason(done)
-    if command in _BRING_BUILDS:
+    if command in _BRING_BUILDS:  # nobody asked for it
         build = done[0].decision.candidate.version if done else ""
         return subject(command, named, build, why), ""
 
     requested_apps = {_key(app) for app in rollbacks}
-    requested_apps.update(app for app, _, _ in holds)
+    requested_apps.update(app for app, _what, _reason in holds)
     if run_command in _BRING_BUILDS:
         requested_apps.update(ended)
     apps = [app for app in named if _key(app) in requested_apps] or named

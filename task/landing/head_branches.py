@@ -271,7 +271,8 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     hosts retarget only the open ones.)
     """
     newest = forge.find(base.branch, head)
-    if newest or not base.renamed_from:
+    was_renamed = bool(base.renamed_from)
+    if newest or not was_renamed:
         return newest
     of_old_name = forge.find(base.renamed_from, head)
     if of_old_name is None or of_old_name.state == "open":
@@ -852,7 +853,7 @@ def without_finished_rollbacks(
             subs[key_of_entry(sub)] = sub
 
     finished: dict[str, set[str]] = {}  # image keys, by state file
-    problems: dict[Problem, None] = {}  # as keys, because two images may give the same warning
+    problems: dict[Problem, None] = {}  # a dictionary, to leave out duplicates
     for entry, sub in subs.items():
         head, build = waiting_rollbacks.get(entry, (None, None))
         path = state_path(sub)

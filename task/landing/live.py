@@ -202,8 +202,8 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
 
 
 def owner_of(sub: Subscription, world: World) -> str:
-    """Return what would revert a patch of the live Application, such as "ApplicationSet web", or ""
-    if that is unknown.
+    """Return what would revert a change to the image in a live Application (one that is patched in
+    the cluster), such as "ApplicationSet web", or "" if that is unknown.
     """
     if sub.method != "argocd":
         return ""

@@ -41,8 +41,8 @@ def counts(base: Snapshot, release: ListedRelease) -> bool:
     """Return whether a release still has an effect: the base branch has the hold that it ends, and
     not a different one.
 
-    A release ends a hold on the base branch when the head branch with the release is merged. An
-    unreadable state file counts as still having it.
+    A release ends a hold (an order that keeps a version) on the base branch when the head branch
+    with the release is merged. An unreadable state file counts as still having the hold.
     """
     try:
         state = _base_state(base, release)
@@ -172,8 +172,8 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Return whether one of these moves (decisions, with what to remember about them) sets the hold
-    again that the release would end with the merge of its head branch.
+    """Return whether one of these moves (decisions, with what to remember about them) sets a new
+    hold on the images of a release. A release ends a hold when its head branch is merged.
     """
     for move in moves:
         sub = move.subscription

@@ -135,11 +135,12 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run (`after`), but still with the deferred builds
-    that the run writes now. A deferred build is one that a hold or a freeze kept back.
+    """Return the memory branch's files after a run (`after`), with the deferred builds from before
+    the run (`before`) that are missing there. A deferred build is one that a hold or a freeze kept
+    back.
 
-    Those builds are only removed once they have landed, so that they are not lost if the push
-    fails. `before` are the files before the run.
+    The run writes these builds now. They are only removed once they have landed (were pushed), so
+    that they are not lost if the push fails.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
@@ -227,8 +228,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks: those that a person
     has declined or merged.
 
-    A rollback holds the image, so that no new build undoes it. For each state file, `finished` has
-    the images (by their keys in the file) that were rolled back.
+    A rollback sets a hold (an order that keeps the version), so that no new build undoes it. For
+    each state file, `finished` has the keys of the images that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():

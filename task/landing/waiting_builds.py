@@ -713,10 +713,10 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
 
 
 def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
-    """Return a move that writes a waiting rollback again, but without its hold.
+    """Return a move (decision) that writes a waiting rollback again, but without its hold.
 
-    `release` is the person's command that ends the hold, and `rollback` writes the rollback with
-    its hold.
+    `release` is the decision about the person's command that ends the hold, and `rollback` is the
+    one that writes the rollback with its hold. `listed` is the rollback's entry in the list.
     """
     replaced_version = listed.rollback.was if listed.rollback else ""
     verdict = Verdict(
@@ -943,17 +943,18 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a head branch's list with the consequences of what people did with the branch and its
+    """Return a head branch's list of waiting builds after what people did with the branch and its
     pull request since the last run.
 
-    `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
-    pull request.
+    If a person has closed the request, the builds are declined. If the builds were merged or the
+    branch was deleted, they are no longer waiting. `absent`: the branch does not exist. `merged`:
+    its builds were merged. `request` is the newest pull request.
     """
     newest_request = request or waiting_list.request
-    branch_deleted = absent and waiting_list.arrived
+    was_deleted = absent and waiting_list.arrived
     if request and _closed_by_person(request, waiting_list):
         waiting_list = declined_by(waiting_list, request.url)
-    elif merged or branch_deleted:
+    elif merged or was_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
     return replace(waiting_list, request=newest_request)
 

@@ -217,7 +217,7 @@ def is_list_path(path: str) -> bool:
 
 def list_of(files: Files, head: str) -> WaitingList:
     """Return a head branch's list of waiting builds from the memory branch's files, or an empty
-    list if there is none.
+    list if it has no file there.
 
     Raises `TargetError` if the file is not a valid list.
     """
@@ -270,7 +270,7 @@ def write_list(waiting_list: WaitingList) -> str:
             "application": declined.application,
             "alias": declined.alias,
             "image": declined.image,
-            "build": _build_words(declined.written),
+            "build": _data_of_written(declined.written),
             "request": declined.url,
         }
         for declined in waiting_list.declined
@@ -295,8 +295,10 @@ def _commit_data(commit: HeadCommit | None) -> Data:
     return vars(commit) if commit else {}
 
 
-def _build_words(written: Written | None) -> Data:
-    """Return a written build as a mapping for the file, or an empty one without a build."""
+def _data_of_written(written: Written | None) -> Data:
+    """Return a build that was written to Git as a mapping for the file, or an empty mapping without
+    a build.
+    """
     if written is None:
         return {}
     return {
@@ -319,7 +321,7 @@ def _build_data(listed: ListedBuild) -> Data:
     base = {
         "tag": listed.base.tag,
         "digest": listed.base.digest,
-        "written": _build_words(listed.base.written),
+        "written": _data_of_written(listed.base.written),
         "replaced": list(listed.base.replaced),
     }
     return {
@@ -502,7 +504,7 @@ def _whole_list(data: object) -> WaitingList:
         head=head,
         builds=fields.each("builds", _listed_build),
         releases=fields.each("releases", _release),
-        declined=fields.each("declined", _declined),
+        declined=fields.each("declined", _declined_build),
         request=_request(request) if request.data else None,
         commit=_head_commit(fields.part("commit")),
         replaces=_head_commit(fields.part("replaces")),
@@ -566,7 +568,7 @@ def _written_build(fields: _FieldsOf) -> Written:
     return written
 
 
-def _declined(data: object) -> DeclinedBuild:
+def _declined_build(data: object) -> DeclinedBuild:
     """Return a build that a person has declined by closing its pull request."""
     fields = _FieldsOf.of("a declined build", data)
     declined = DeclinedBuild(

@@ -396,8 +396,9 @@ class DeliveryLander:
     def remember_first(self) -> None:
         """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        This is not needed if each commit goes to a head branch and the server accepts both branches
-        in one push. Raises `Outpaced` if another run has written the memory branch.
+        Nothing is done if each commit goes to a head branch (the branch of a pull request) and the
+        server accepts both branches in one push. Raises `Outpaced` if another run has written the
+        memory branch.
         """
         branches = [prepared.changeset.head for prepared in self.delivery.commits]
         base = self.delivery.base.branch
@@ -408,7 +409,8 @@ class DeliveryLander:
 
     def remember_rest(self) -> None:
         """Write to the memory branch what is only known after the commits: the changed lists, and
-        which deferred builds have landed on the base and can be forgotten.
+        which deferred builds (those that a hold kept back) have landed on the base and can be
+        forgotten.
         """
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
@@ -468,7 +470,8 @@ class DeliveryLander:
         """Push one commit, with its pull request if it goes to a head branch. For `plan`, only
         predict the commit.
 
-        Failures become part of the outcome.
+        The result is added to `done`. A failure becomes an error of the commit's decisions. If
+        someone else has pushed to the branch first, only the branch is noted, in `outpaced`.
         """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
@@ -623,7 +626,7 @@ class DeliveryLander:
             if commit.pull_request:
                 pages[commit.head] = commit.pull_request
         for name, head in self.delivery.heads.items():
-            if head.newest_request:
+            if head.newest_request:  # known before the run
                 pages.setdefault(name, head.newest_request.url)
         return pages
 

@@ -47,7 +47,9 @@ class Seen:
         return (*self.annotated, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """Return all images in `image-list` annotations and HelmReleases, by identity."""
+        """Return all images in `image-list` annotations and HelmReleases, by identity (the name
+        without a tag).
+        """
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
@@ -144,7 +146,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any `image-list` entry, not even a broken one."""
-    tracked = set()
+    tracked = set()  # names without tags
     unreadable_texts = []
     for subscribed in seen.subscribed:
         for sub in subscribed.subscriptions:

@@ -197,7 +197,11 @@ def _plan_of_spread(
     world: World,
     look: Look,
 ) -> list[Decision]:
-    """Return the decisions of a dry run for the Applications with targets on several branches."""
+    """Return the decisions about the Applications with asks on several base branches, without
+    writing anything.
+
+    `branches` has the asks by base branch: each is one image, with the builds offered for it.
+    """
     spread_apps = _on_several_branches(branches)
     planned: list[Decision] = []
     for base, asks in branches.items():

@@ -146,13 +146,15 @@ class Argo:
         return apps
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return an additional Application from the source, or None if it cannot be read."""
+        """Return an additional Application from the cluster or Argo CD, or None if neither is a
+        source of Applications, or it cannot be read.
+        """
         if not self.kind:
             return None
-        given = self._given
+        argocd_namespace = self._given.argocd_namespace
         try:
             item = self.api().get_application(namespace, name)
-            return parse_application(item, self._prefix, self.kind, given.argocd_namespace)
+            return parse_application(item, self._prefix, self.kind, argocd_namespace)
         except (TaskError, Malformed):
             return None
 
@@ -242,7 +244,7 @@ class Argo:
             return ""
 
     def project(self, name: str) -> Mapping[str, Any]:
-        """Return an AppProject, or {} if it cannot be read.
+        """Return the manifest of an AppProject, or {} if it cannot be read.
 
         Projects only add details, so a server that is slow or down is not queried again.
         """
@@ -323,8 +325,8 @@ class Argo:
         return repo_credentials.secret if repo_credentials else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
-        """Return the credentials in a secret of the cluster, or None if there is none that the
-        Application may use.
+        """Return the Git credentials for a subscription's repository from a secret of the cluster,
+        or None if there is no secret that the Application may use.
         """
         app = sub.application
         if app.origin != self.kind:  # a file may claim any namespace and project

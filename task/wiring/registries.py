@@ -80,12 +80,13 @@ def prover_of(
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
 ) -> Prover:
-    """Return the image prover. Raises `UsageError` immediately for options that cannot work.
+    """Return the prover, which verifies the signatures of images. Raises `UsageError` immediately
+    for options that cannot work.
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
-    wanted = WantedProofs(given, secrets, lambda line: log("debug", line))
-    return Prover(registry, wanted, given.verify_timeout, lambda line: log("info", line))
+    wanted_proofs = WantedProofs(given, secrets, lambda line: log("debug", line))
+    return Prover(registry, wanted_proofs, given.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:

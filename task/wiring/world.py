@@ -194,7 +194,7 @@ class RealWorld(World):
         return RepositoryWithProgress(repository, without_login(repo), self._phase)
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
-        """Return the repository, without showing its activities.
+        """Return the repository at a URL, without showing its activities on the terminal.
 
         Commits are pushed with git, or, with `--commit-through github`, made by GitHub's API.
         """
@@ -396,9 +396,8 @@ class RealWorld(World):
         return signer.key_ids() if signer else ()
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of the subscription's repository in Argo CD's history, newest first.
-
-        Returns () if the revisions are unknown.
+        """Return the revisions (commits) of the subscription's repository that Argo CD has synced
+        for its Application, newest first. Return () if they are unknown.
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
