@@ -65,9 +65,9 @@ def as_wanted(
     for ask in asks:
         for sub in (ask.subscription, *ask.siblings):
             subs[id(sub)] = sub
-    by_config = governed(subs.values(), config, terms.now, changed)
-    limited = also_limited(by_config, default, changed)
-    with_config = dict(zip(subs, limited, strict=True))
+    configured_subs = governed(subs.values(), config, terms.now, changed)
+    limited_subs = also_limited(configured_subs, default, changed)
+    with_config = dict(zip(subs, limited_subs, strict=True))
     return tuple(
         replace(
             ask,

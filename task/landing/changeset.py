@@ -296,7 +296,7 @@ def _edit_files(
     `files` are those of the commit's parent. A move fails if it would overwrite an earlier one,
     because a commit cannot have two versions in the same place.
     """
-    so_far: dict[str, File] = dict(files)  # with the edits of the moves before
+    files_so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
     for move in members:
@@ -307,31 +307,33 @@ def _edit_files(
 
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            new, edits, already_written = _move_written(
-                move, target, files, so_far, edited, terms, config
+            new_files, edits, already_written = _move_written(
+                move, target, files, files_so_far, edited, terms, config
             )
-            _refuse_overwriting(edits, writers, {**so_far, **new})
+            _refuse_overwriting(edits, writers, {**files_so_far, **new_files})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
-        changes_anything = bool(edits or new or already_written)
+        changes_anything = bool(edits or new_files or already_written)
         if not changes_anything:
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
 
-        decision = _as_edited(decision, target, so_far, new, edits)
+        decision = _as_edited(decision, target, files_so_far, new_files, edits)
         if decision.kind == "kustomization" and edits:
-            edited.cautions.extend(cut_loose(so_far, decision.subscription, target))
-        so_far.update(new)
-        edited.files.update(new)
+            edited.cautions.extend(cut_loose(files_so_far, decision.subscription, target))
+        files_so_far.update(new_files)
+        edited.files.update(new_files)
         edited.done.append(replace(move, decision=decision))
         if move.kept:  # a newer build may replace a waiting one
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)
         edited.cautions.extend(
-            file_cautions(so_far, decision.subscription, target.kind, decision.candidate, terms)
+            file_cautions(
+                files_so_far, decision.subscription, target.kind, decision.candidate, terms
+            )
         )
     return edited
 
@@ -340,14 +342,14 @@ def _move_written(
     move: Move,
     target: Target,
     files: Files,
-    so_far: Files,
+    files_so_far: Files,
     edited: Edited,
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
     """Write the version of one move (a decision) to its target.
 
-    `files` are those of the commit's parent, and `so_far` has the commit's earlier edits too.
+    `files` are those of the commit's parent, and `files_so_far` has the commit's earlier edits too.
     Return the files that this move changes, the edits in them, and the files that already have the
     version because of an earlier move in this commit. Raises `TaskError` if the edit fails or is
     not permitted.
@@ -355,17 +357,17 @@ def _move_written(
     decision = move.decision
     sub = decision.subscription
     editor = EDITORS[target.kind]
-    new, edits = editor.write(so_far, target, decision.candidate)
+    new_files, edits = editor.write(files_so_far, target, decision.candidate)
     already_written: Files = {}
-    changes_nothing = not edits and not new
+    changes_nothing = not edits and not new_files
     if edited.files and changes_nothing:  # perhaps an earlier move has written the same
         already_written, _ = editor.write(files, target, decision.candidate)
 
-    refuse_files(sub, {**already_written, **new}, decision.head)
-    refuse_stricter(sub, new, config)
+    refuse_files(sub, {**already_written, **new_files}, decision.head)
+    refuse_stricter(sub, new_files, config)
     if terms.through == "github":
-        refuse_executable(new)
-    return new, edits, already_written
+        refuse_executable(new_files)
+    return new_files, edits, already_written
 
 
 def _refuse_overwriting(
@@ -392,28 +394,28 @@ def _refuse_overwriting(
 def _as_edited(
     decision: Decision,
     target: Target,
-    so_far: Files,
-    new: Files,
+    files_so_far: Files,
+    new_files: Files,
     edits: Sequence[Edit],
 ) -> Decision:
     """Return the decision with what people should know about the edit of a Helm values file:
     whether the file is new, and whether a key may be misspelled or is shared with others. The
     decision about any other kind of file stays the same.
 
-    `so_far` are the files before the edit, and `new` are those that it changes.
+    `files_so_far` are the files before the edit, and `new_files` are those that it changes.
     """
     if decision.kind != "helmvalues":
         return decision
-    new_paths = [path for path in new if path not in so_far]
+    new_paths = [path for path in new_files if path not in files_so_far]
     misspelled = None
     adds_key = any(not edit.old for edit in edits)
     if adds_key:
-        misspelled = _misspelled_key(so_far, decision)
+        misspelled = _misspelled_key(files_so_far, decision)
     return replace(
         decision,
         misspelled=misspelled,
         created=new_paths[0] if new_paths else "",
-        shared=helm_values.shared(so_far, target),
+        shared=helm_values.shared(files_so_far, target),
     )
 
 
@@ -451,36 +453,36 @@ def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
     )
 
 
-def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
+def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wording:
     """Return the wording of a commit for these subscriptions (images that it updates): its author,
     message template, trailers, and push options.
 
-    Each setting comes from the command line (`given`), from the repository's config, or else it is
-    the default.
+    Each setting comes from the command line (`from_options`), from the repository's config, or else
+    it is the default.
     """
-    wishes = agreed([sub.wishes for sub in subs], given.common)  # from the config
+    wishes = agreed([sub.wishes for sub in subs], from_options.common)  # from the config
     author = Person(
-        given.author.name or wishes.author_name or AUTHOR.name,
-        given.author.email or wishes.author_email or AUTHOR.email,
+        from_options.author.name or wishes.author_name or AUTHOR.name,
+        from_options.author.email or wishes.author_email or AUTHOR.email,
     )
-    template = given.template
+    template = from_options.template
     if template is None:
-        template = given.templates.get(wishes.template or "")
+        template = from_options.templates.get(wishes.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
-    given_keys = {key.lower() for key, _ in given.trailers}
+    given_keys = {key.lower() for key, _ in from_options.trailers}
     from_config = wishes.trailers or ()
-    trailers = list(given.trailers)
+    trailers = list(from_options.trailers)
     trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
-    signs_off = wishes.sign_off if given.sign_off is None else given.sign_off
+    signs_off = wishes.sign_off if from_options.sign_off is None else from_options.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     return replace(
-        given,
+        from_options,
         author=author,
         template=template,
         trailers=tuple(trailers),
-        push_options=given.push_options or wishes.push_options or (),
+        push_options=from_options.push_options or wishes.push_options or (),
     )
 
 
@@ -518,42 +520,42 @@ class CommitWords:
 
 
 def _prepare(
-    at: CommitPlace,
+    commit_place: CommitPlace,
     files: Mapping[str, File],
-    done: Sequence[Move],
+    moves: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
     """Return a commit with these changed files, and with its message.
 
-    `done` are the moves (decisions) that it carries out, including those that write builds which
-    were already waiting.
+    `moves` are the decisions that it carries out, including those that write builds which were
+    already waiting.
     """
-    subs = [move.subscription for move in done]
+    subs = [move.subscription for move in moves]
     wording = agreed_wording(wording, subs)
-    words = _words_of_commit(at, files, done, wording)
+    words = _words_of_commit(commit_place, files, moves, wording)
     changeset = Changeset(
-        repo=at.under.repo,
-        base=at.under.branch,
-        head=at.name,
-        tip=at.under.tip,
+        repo=commit_place.under.repo,
+        base=commit_place.under.branch,
+        head=commit_place.name,
+        tip=commit_place.under.tip,
         files=files,
         message=words.message.text,
         author=wording.author,
-        head_commit=at.head_commit,
-        on_top=at.on_top,
+        head_commit=commit_place.head_commit,
+        on_top=commit_place.on_top,
         # push options are only needed if an image changes
         push_options=wording.push_options if words.changed else (),
     )
     return PreparedCommit(
         changeset=changeset,
-        decisions=tuple(move.decision for move in done if not move.kept),
-        done=tuple(done),
+        decisions=tuple(move.decision for move in moves if not move.kept),
+        done=tuple(moves),
         warning=words.message.warning,
         apps=words.changed,
         rollbacks=words.rollbacks,
         command=words.command,
         asked=words.asked,
-        ending=tuple(map(hold_of, at.releases)),
+        ending=tuple(map(hold_of, commit_place.releases)),
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
@@ -565,71 +567,71 @@ _BRING_BUILDS = ("run", "scan", "promote")
 
 
 def _words_of_commit(
-    at: CommitPlace,
+    commit_place: CommitPlace,
     files: Mapping[str, File],
-    done: Sequence[Move],
+    moves: Sequence[Move],
     wording: Wording,
 ) -> CommitWords:
-    """Write the message of a commit with these changed files. `done` are the moves (decisions) that
-    it carries out.
+    """Write the message of a commit with these changed files. `moves` are the decisions that it
+    carries out.
 
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
     # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
-    is_hold_on_head = wording.command == "hold" and at.name != at.under.branch
+    is_hold_on_head = wording.command == "hold" and commit_place.name != commit_place.under.branch
     run_command = "run" if is_hold_on_head else wording.command
 
-    rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
-    holds = new_holds(at.under.files, files, done)
-    released_apps = dict.fromkeys(release.app for release in at.releases)
-    command = _command_of_subject(run_command, done, rollbacks, holds, released_apps)
-    apps = _with_released(_named_apps(done), released_apps)
+    rollbacks = tuple(_named_apps([move for move in moves if move.rolled_back]))
+    holds = new_holds(commit_place.under.files, files, moves)
+    released_apps = dict.fromkeys(release.app for release in commit_place.releases)
+    command = _command_of_subject(run_command, moves, rollbacks, holds, released_apps)
+    apps = _with_released(_named_apps(moves), released_apps)
     changed = tuple(app for app in apps if app.changes)
 
     if changed and command in _BRING_BUILDS:
-        deferred = [move for move in done if move.decision.verdict == "defer"]
+        deferred = [move for move in moves if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
 
-    line, asked = _subject_by_hand(
-        command, run_command, apps, holds, rollbacks, released_apps, done
+    line, request = _subject_by_hand(
+        command, run_command, apps, holds, rollbacks, released_apps, moves
     )
-    reasons = [*holds, *map(release_reason, at.releases)]
-    sentences = tuple(_sentences(done, reasons))
+    reasons = [*holds, *map(release_reason, commit_place.releases)]
+    sentences = tuple(_sentences(moves, reasons))
     message = hold_message(line, wording.template, apps, sentences, wording.trailers)
-    return CommitWords(message, command, asked, changed, rollbacks)
+    return CommitWords(message, command, request, changed, rollbacks)
 
 
 def _subject_by_hand(
     command: str,
     run_command: str,
-    named: Sequence[AppChanges],
+    all_apps: Sequence[AppChanges],
     holds: Sequence[tuple[tuple[str, str], str, str]],
     rollbacks: Sequence[AppChanges],
-    ended: Collection[tuple[str, str]],
-    done: Sequence[Move],
+    released_apps: Collection[tuple[str, str]],
+    moves: Sequence[Move],
 ) -> tuple[str, str]:
     """Return the subject of a commit that a person asked for or that only changes state files, and
     the person's request in a few words ("" if there is none).
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
-    in a run that brings new builds, a hold that ends (`ended`). If there are none, it names all
-    Applications in the commit (`named`). `holds` are the new holds: (Application, what is held,
-    reason).
+    in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
+    all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
+    held, reason).
     """
-    why = _common_reason(done)
+    why = _common_reason(moves)
     if command in _BRING_BUILDS:  # nobody asked for it
-        build = done[0].decision.candidate.version if done else ""
-        return subject(command, named, build, why), ""
+        build = moves[0].decision.candidate.version if moves else ""
+        return subject(command, all_apps, build, why), ""
 
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)
     if run_command in _BRING_BUILDS:
-        requested_apps.update(ended)
-    apps = [app for app in named if _key(app) in requested_apps] or named
+        requested_apps.update(released_apps)
+    apps = [app for app in all_apps if _key(app) in requested_apps] or all_apps
     without_changes = [replace(app, changes=()) for app in apps]
     any_change = any(app.changes for app in apps)
     request = subject(command, without_changes, why="" if any_change else why)
@@ -638,18 +640,18 @@ def _subject_by_hand(
 
 def _command_of_subject(
     run_command: str,
-    done: Sequence[Move],
+    moves: Sequence[Move],
     rollbacks: Collection[AppChanges],
     holds: Collection[object],
-    ended: Collection[object],
+    released_apps: Collection[object],
 ) -> str:
     """Return the command to use in a commit's subject, such as "run", "rollback", or "failed". A
     person's request comes first.
 
     `run_command` is this run's own command. The rollbacks, the new holds, and the holds that end
-    (`ended`) may be requests from earlier runs.
+    (`released_apps`) may be requests from earlier runs.
     """
-    if done and all(move.remember and move.remember.notes for move in done):
+    if moves and all(move.remember and move.remember.notes for move in moves):
         return "failed"  # a version that failed, but was already replaced
     if rollbacks:
         return "rollback"
@@ -657,16 +659,18 @@ def _command_of_subject(
         return run_command
     if holds:
         return "hold"
-    return "release" if ended else run_command
+    return "release" if released_apps else run_command
 
 
-def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Return these Applications, with those added whose hold ends (`ended`), even if nothing else
-    changes for them.
+def _with_released(
+    apps: list[AppChanges], released_apps: Collection[tuple[str, str]]
+) -> list[AppChanges]:
+    """Return these Applications, with those added whose hold ends (`released_apps`), even if
+    nothing else changes for them.
     """
-    already_named = {(app.namespace, app.name) for app in named}
-    with_released = list(named)
-    for namespace, name in ended:
+    already_named = {(app.namespace, app.name) for app in apps}
+    with_released = list(apps)
+    for namespace, name in released_apps:
         if (namespace, name) not in already_named:
             with_released.append(AppChanges(namespace, name, ()))
     return with_released
@@ -676,20 +680,20 @@ def _key(app: AppChanges) -> tuple[str, str]:
     return app.namespace, app.name
 
 
-def _common_reason(done: Sequence[Move]) -> str:
+def _common_reason(moves: Sequence[Move]) -> str:
     """Return the reason of all holds (orders that keep a version), or "" if they have several
     reasons.
     """
-    reasons = {move.hold.reason for move in done if move.hold}
+    reasons = {move.hold.reason for move in moves if move.hold}
     return reasons.pop() if len(reasons) == 1 else ""
 
 
-def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
+def _named_apps(moves: Sequence[Move]) -> list[AppChanges]:
     """Return the image changes of each Application that a commit is about. They are empty if only
     the Application's state file changes.
     """
     changes_by_app: dict[tuple[str, str], list[Change]] = {}
-    for move in done:
+    for move in moves:
         app = move.subscription.application
         changes = changes_by_app.setdefault((app.namespace, app.name), [])
         if move.updates:
@@ -701,7 +705,7 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
 
 
 def _sentences(
-    done: Sequence[Move],
+    moves: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> list[str]:
     """Return a sentence about each image, with the reason of its decision, for a commit message.
@@ -710,7 +714,7 @@ def _sentences(
     that no sentence contains gets a sentence of its own.
     """
     sentences = []
-    for move in done:
+    for move in moves:
         name = move.subscription.application.name
         because = move.decision.because
         sentences.append(f"{name} ({key_of(move.subscription)}): {because}")

@@ -586,12 +586,12 @@ def _renamed_heads(
         heir = renamed.get(new_name) or heads.get(new_name)
         if heir is None:
             continue
-        old = _head_with_request(stored_list, batch, base, job, world)
-        if not old.ours or not heir.ours:
+        old_head = _head_with_request(stored_list, batch, base, job, world)
+        if not old_head.ours or not heir.ours:
             continue
-        both = _with_entries_of(heir.waiting_list, old.waiting_list)
-        renamed[new_name] = replace(heir, waiting_list=both)
-        renamed[old_name] = replace(old, instead=new_name)
+        merged_list = _with_entries_of(heir.waiting_list, old_head.waiting_list)
+        renamed[new_name] = replace(heir, waiting_list=merged_list)
+        renamed[old_name] = replace(old_head, instead=new_name)
     return renamed
 
 
@@ -609,13 +609,13 @@ def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]
     return names
 
 
-def _with_entries_of(heir: WaitingList, old: WaitingList) -> WaitingList:
+def _with_entries_of(heir: WaitingList, old_list: WaitingList) -> WaitingList:
     """Return the list of the new branch (`heir`) with the entries of the old branch's list added.
     If both have a build for the same image, the heir's build stays.
     """
     keys_of_heir = {build.key for build in heir.builds}
-    added_builds = [build for build in old.builds if build.key not in keys_of_heir]
-    releases = dict.fromkeys((*heir.releases, *old.releases))
+    added_builds = [build for build in old_list.builds if build.key not in keys_of_heir]
+    releases = dict.fromkeys((*heir.releases, *old_list.releases))
     return replace(heir, builds=(*heir.builds, *added_builds), releases=tuple(releases))
 
 
@@ -874,8 +874,8 @@ def without_finished_rollbacks(
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
     """Return whether the waiting build, if any, is this rollback (a change to an older version)."""
-    meant = build.rollback if build else None
-    return meant is not None and alike(rollback, meant)
+    waiting_rollback = build.rollback if build else None
+    return waiting_rollback is not None and alike(rollback, waiting_rollback)
 
 
 def _warn_of_declined(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
@@ -987,24 +987,24 @@ def _also_governed(
     `view` has the files of the head branch. Raises `TargetError` if the head branch's config is
     invalid or requires a pull request.
     """
-    asked = ask.subscription
+    asked_sub = ask.subscription
     name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
 
-    (by_head,) = governed([asked], config_in(head.files), terms.now, changed)
-    if by_head.pull_request and not asked.pull_request:
+    (by_head,) = governed([asked_sub], config_in(head.files), terms.now, changed)
+    if by_head.pull_request and not asked_sub.pull_request:
         message = f"the config on {name} requires a pull request"
         hint = f"use {name} before the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
     # if the base requires more proofs for a file that only this branch has, the edit is refused
-    governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
+    governed_by_base = governed([asked_sub], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
 
     with of_config():
-        demands = (*asked.demands, *with_all_keys(by_head, head.files).demands)
-    strictest = _with_strictest_settings(asked, by_base, by_head)
+        demands = (*asked_sub.demands, *with_all_keys(by_head, head.files).demands)
+    strictest = _with_strictest_settings(asked_sub, by_base, by_head)
     return replace(ask, subscription=replace(strictest, demands=tuple(dict.fromkeys(demands))))
 
 

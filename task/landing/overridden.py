@@ -29,11 +29,11 @@ def with_overridden(
     written: list[Decision] = []
     for prepared in commits:
         written += prepared.decisions
-    marked = _marker(snapshot, written, terms)
+    mark = _marker(snapshot, written, terms)
     marked_commits = [
-        replace(prepared, decisions=tuple(map(marked, prepared.decisions))) for prepared in commits
+        replace(prepared, decisions=tuple(map(mark, prepared.decisions))) for prepared in commits
     ]
-    return marked_commits, list(map(marked, without_commit))
+    return marked_commits, list(map(mark, without_commit))
 
 
 def overridden(
@@ -47,10 +47,8 @@ def overridden(
 
     Such a refusal gets the name of that entry in `overridden_by`.
     """
-    marked = _marker(snapshot, writers, terms)
-    return [
-        marked(decision) if decision.verdict == "refuse" else decision for decision in decisions
-    ]
+    mark = _marker(snapshot, writers, terms)
+    return [mark(decision) if decision.verdict == "refuse" else decision for decision in decisions]
 
 
 def _marker(

@@ -81,16 +81,16 @@ def _without_deferred(
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
-def _state_after(state: State, sub: Subscription, new: Remember) -> State:
+def _state_after(state: State, sub: Subscription, remember: Remember) -> State:
     """Return an Application's state (its hold, and what is remembered about its images), with what
-    a move remembers (`new`) added.
+    a move remembers (`remember`) added.
     """
     images = dict(state.images)
-    if new.memory is not None:
-        images[key_of(sub)] = new.memory
+    if remember.memory is not None:
+        images[key_of(sub)] = remember.memory
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
-    hold = new.hold or state.hold
-    if new.lifted:
+    hold = remember.hold or state.hold
+    if remember.lifted:
         hold = None
     return replace(state, hold=hold, images=not_empty)
 
@@ -172,22 +172,22 @@ def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file:
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
-    new = move.remember or Remember()
+    remember = move.remember or Remember()
 
     # 1. What has to be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
     on_both = merged(on_base, so_far)
-    hold = new.hold or on_both.hold
-    if new.lifted:
+    hold = remember.hold or on_both.hold
+    if remember.lifted:
         hold = None
-    memory = new.memory or on_both.images.get(key, Memory())
+    memory = remember.memory or on_both.images.get(key, Memory())
 
     # 2. What the base will have of it.
     if not _goes_to_head_branch(move):  # the commit adds this to the base
         memories_on_base = dict(on_base.images)
-        if new.memory:
-            memories_on_base[key] = new.memory
-        on_base = State(new.hold or on_base.hold, memories_on_base)
+        if remember.memory:
+            memories_on_base[key] = remember.memory
+        on_base = State(remember.hold or on_base.hold, memories_on_base)
 
     # 3. The rest belongs on the memory branch. `apart` returns what the base does not have.
     hold_not_on_base = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
@@ -286,7 +286,7 @@ def new_holds(
         if path in after:
             apps[path] = move.subscription.application
 
-    new: list[tuple[tuple[str, str], str, str]] = []
+    holds: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
         app_key = (app.namespace, app.name)
         states_before = read_state(before.get(path, GONE).text)
@@ -294,9 +294,9 @@ def new_holds(
         for file, state in sorted(states_after.items()):
             state_before = states_before.get(file, State())
             if state.hold and state.hold != state_before.hold:
-                new.append((app_key, app.name, hold_text(state.hold)))
+                holds.append((app_key, app.name, hold_text(state.hold)))
             for key, memory in sorted(state.images.items()):
                 memory_before = state_before.images.get(key, Memory())
                 if memory.hold and memory.hold != memory_before.hold:
-                    new.append((app_key, key, hold_text(memory.hold)))
-    return new
+                    holds.append((app_key, key, hold_text(memory.hold)))
+    return holds

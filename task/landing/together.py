@@ -372,15 +372,15 @@ def _with_config_applied(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    by_config = governed(subs, config, job.terms.now, changed)
-    limited = also_limited(by_config, config_of_default_branch, changed)
+    configured_subs = governed(subs, config, job.terms.now, changed)
+    limited_subs = also_limited(configured_subs, config_of_default_branch, changed)
     key_paths: list[str] = []  # files with the public keys that the config requires
-    for sub in limited:
+    for sub in limited_subs:
         for demand in sub.demands:
             key_paths += demand.keys
     base = with_more(base, map(Place, key_paths), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in limited]
+        return base, [with_all_keys(sub, base.files) for sub in limited_subs]
 
 
 def _decided_on_our_branch(

@@ -755,8 +755,12 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         why_deferred = hold_text(situation.hold) if situation.hold else because
         return move, "deferred", why_deferred
     if verdict.verdict == "error":  # a server did not respond, so the build stays
-        kept = Verdict("update", UNANSWERED, f"{because}; the build is kept")
-        return Move(situation.decision(waiting.image, kept), waiting.build), "waits", because
+        kept_verdict = Verdict("update", UNANSWERED, f"{because}; the build is kept")
+        return (
+            Move(situation.decision(waiting.image, kept_verdict), waiting.build),
+            "waits",
+            because,
+        )
     if verdict.verdict != "update":
         fate: Fate = "superseded" if verdict.rule == "superseded" else "dropped"
         return None, fate, because

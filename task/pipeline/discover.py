@@ -58,11 +58,11 @@ class Discovered:
 
 
 def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Discovered:
-    """Pick from these manifests the Applications and HelmReleases that a run may update. Each
-    Application is used once.
+    """Sort these manifests by kind, and return the Applications and HelmReleases that a run may
+    update.
 
-    The narrowing options in `scope` exclude some of them. A manifest that cannot be read becomes a
-    warning.
+    `scope` has the narrowing options, such as `--namespace`. Applications that they exclude are in
+    `outside`. `locate` finds the repository of a file.
     """
     sorter = _Sorter(scope, locate)
     for manifest in manifests:
@@ -124,9 +124,11 @@ class _Sorter:
                 self.releases.setdefault(release.application.key, release)
 
     def _add_application(self, manifest: Found) -> None:
-        """Store an Application, unless its name is already taken by a more precise manifest.
+        """Parse an Application's manifest, and store it by its key (`namespace/name`).
 
-        An Application's own manifest is more precise than one that an ApplicationSet generates.
+        Of several manifests with the same key, an Application's own manifest is preferred to one
+        that an ApplicationSet generates; otherwise, the first one stays. Templates of
+        ApplicationSets are stored separately. A manifest that cannot be parsed becomes a warning.
         """
         scope = self._scope
         try:
@@ -152,10 +154,11 @@ class _Sorter:
         if earlier is None:
             self.applications[app.key] = app
         elif app.generated_by:
-            pass
-        elif earlier.generated_by:
+            pass  # the earlier manifest is at least as precise
+        elif earlier.generated_by:  # this manifest is more precise
             self.applications[app.key] = app
         elif earlier.annotations and earlier.sources != app.sources:
+            # two different Applications have the same name: only the first one is used
             self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
@@ -189,27 +192,30 @@ def subscriptions_of(
     scope: Scope,
     images: Collection[Image],
 ) -> tuple[Subscribed, ...]:
-    """Return each Application's subscriptions (images to update, and where) for these images, and
-    the mistakes in all annotations. Without images, return all subscriptions.
+    """Return the subscriptions of each Application with an `image-list`, and of all HelmReleases. A
+    subscription is one image to update, and where.
+
+    An Application that writes one of `images` to Git has all of its subscriptions in the result,
+    and any other only those for `images`. Without images, all have all of them.
     """
-    wanted = {image.identity for image in images} if images else None
+    identities = {image.identity for image in images} if images else None
     subscribed = []
     for app in discovery.applications:
         if not app.annotations.get("image-list"):
             continue
-        of_app = subscribe(app, scope.defaults, wanted)
-        writes_to_git = any(sub.method == "git" for sub in of_app.subscriptions)
-        if wanted is not None and writes_to_git:
+        app_subscribed = subscribe(app, scope.defaults, identities)
+        writes_to_git = any(sub.method == "git" for sub in app_subscribed.subscriptions)
+        if identities is not None and writes_to_git:
             # all entries, because updates of its other images may be waiting on the head branch
-            of_app = subscribe(app, scope.defaults)
-        subscribed.append(of_app)
+            app_subscribed = subscribe(app, scope.defaults)
+        subscribed.append(app_subscribed)
     return (*subscribed, *discovery.helm_releases)
 
 
 def _namesake_warning(namesakes: Mapping[str, str]) -> tuple[Problem, ...]:
     """Return a warning if several Applications have the same name, for example in two clusters.
 
-    Only the first manifest is used.
+    `namesakes` has the origins of both manifests, by the Application's key (`namespace/name`).
     """
     if not namesakes:
         return ()
@@ -226,29 +232,30 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     """Return a function that checks quickly whether a manifest (an ImageUpdater, or an
     Application's metadata) may concern these images.
 
-    A readable entry must match one of the images. An unreadable entry only has to contain the last
-    part of a name. Without images (`lint`, `scan`, `hold`), everything with annotations matches.
+    A readable entry in `image-list` must match one of the images. An unreadable entry only has to
+    contain the last part of an image's name, such as `web`. Without images (`lint`, `scan`,
+    `hold`), everything with annotations matches.
     """
     identities = {image.identity for image in images}
-    names = {image.repository.rpartition("/")[2].lower() for image in images}
+    last_parts = {image.repository.rpartition("/")[2].lower() for image in images}
 
-    def contains_name(text: str) -> bool:
+    def contains_last_part(text: str) -> bool:
         lower_case = text.lower()
-        return any(name in lower_case for name in names)
+        return any(last_part in lower_case for last_part in last_parts)
 
     def may_match(text: str, entry: Entry | Malformed) -> bool:
         if isinstance(entry, Entry):
             return entry.image.identity in identities
-        return contains_name(text)
+        return contains_last_part(text)
 
     def may_concern(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
             return True
         annotations = mapping(mapping(item.get("metadata")).get("annotations"))
-        if not names:
+        if not last_parts:
             return any(key.startswith(prefix) for key in annotations)
         image_list = str(annotations.get(f"{prefix}image-list") or "")
-        if not contains_name(image_list):  # skips parsing for nearly all Applications
+        if not contains_last_part(image_list):  # skips parsing for nearly all Applications
             return False
         texts = split_image_list(image_list)
         entries = parse_image_list(image_list)
@@ -258,16 +265,19 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
 
 
 def _helm_release(manifest: Found, locate: Locate) -> Subscribed | None:
-    """Return a Flux HelmRelease's subscriptions, or None if Flux would not update it."""
+    """Return a Flux HelmRelease's subscriptions and the mistakes in its annotations, or None if it
+    has neither.
+    """
     if not is_helm_release(manifest.item):
         return None
-    place = manifest.place or locate(manifest.origin) or ("", "", "")
-    release = subscribe_helm_release(manifest.item, manifest.origin, *place)
+    repo, branch, path = manifest.place or locate(manifest.origin) or ("", "", "")
+    release = subscribe_helm_release(manifest.item, manifest.origin, repo, branch, path)
     return release if release.subscriptions or release.flaws else None
 
 
 def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
-    """Read the Applications, and return those to consider with their subscriptions.
+    """Read the Applications, and return those to consider with their subscriptions. A subscription
+    is one image to update, and where.
 
     Also return the problems: wrong manifests, unknown names in the options, and mistakes that would
     go unnoticed.
@@ -275,15 +285,15 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     narrow = job.scope.narrow
     parse_selector(narrow.selector)  # reject an invalid pattern before querying a server
     discovery = discovered(world.applications(), job.scope, world.locate)
-    passed_over = world.passed_over()
+    passed_over = world.passed_over()  # Applications of which only the metadata was read
     seen = _seen_of(discovery, passed_over, job)
     _log_discovery(discovery, seen, job, world)
-    if narrow.typed:
+    if narrow.typed:  # raises an error for a name that is not unique
         refuse_ambiguous(narrow.names, seen.everyone)
 
     problems = discovery.problems
-    any_read = discovery.read or discovery.templates or passed_over
-    if not any_read:  # the broken files are the reason
+    any_application_read = bool(discovery.read or discovery.templates or passed_over)
+    if not any_application_read:  # the broken files are the reason
         problems = tuple(map(_as_error, problems))
     narrowing = f"{'--application, ' if narrow.within else ''}--namespace, --project, or --selector"
     problems += unknown_names(
@@ -299,12 +309,12 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
 
 
 def looker(seen: Seen, job: Job, world: World) -> Look:
-    """Return a function that looks up the subscriptions of any Application by its key
-    (`namespace/name`), even if it is not part of the run.
+    """Return a function that looks up the subscriptions (the images to update) of any Application
+    by its key (`namespace/name`), even if it is not part of the run.
 
     The narrowing options limit the Applications that are updated, not those that are looked up.
     """
-    subscribed = {
+    subs_of_run = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
     }
     # without sources, only the metadata was read
@@ -312,11 +322,11 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     looked_up: dict[str, Application | None] = {}  # None if it could not be read
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
-        if key in subscribed:
-            return subscribed[key]
+        if key in subs_of_run:
+            return subs_of_run[key]
         app = read_in_full.get(key) or looked_up.get(key)
-        may_ask = ask and key not in looked_up and len(looked_up) < MOST_ASKED
-        if app is None and may_ask:
+        may_query = ask and key not in looked_up and len(looked_up) < MOST_ASKED
+        if app is None and may_query:
             namespace, _, name = key.partition("/")
             app = world.application(namespace, name)
             looked_up[key] = app
@@ -328,11 +338,14 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
 
 
 def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
-    """Return all Applications that were read. Of those in `passed_over`, only the metadata was."""
+    """Return all Applications that were read, with their subscriptions.
+
+    `passed_over` are Applications of which only the metadata was read.
+    """
     # the metadata does not contain the project
-    by_metadata = replace(job.scope.narrow, projects=())
-    skipped = [app for app in passed_over if considered(app, by_metadata)]
-    outside = [app for app in passed_over if not considered(app, by_metadata)]
+    narrow_without_projects = replace(job.scope.narrow, projects=())
+    skipped = [app for app in passed_over if considered(app, narrow_without_projects)]
+    outside = [app for app in passed_over if not considered(app, narrow_without_projects)]
     return Seen(
         subscribed=subscriptions_of(discovery, job.scope, job.images),
         annotated=discovery.applications,
@@ -342,7 +355,9 @@ def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job
 
 
 def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) -> None:
-    """Log how many Applications were generated, and warn if there are none at all."""
+    """Log how many Applications were generated by ApplicationSets. Log a warning if no Application
+    was read, unless that is reported elsewhere.
+    """
     generated_by = discovery.generated_by
     if generated_by:
         sets = len(set(generated_by))
@@ -350,7 +365,8 @@ def _log_discovery(discovery: Discovered, seen: Seen, job: Job, world: World) ->
             "info",
             f"rendered ApplicationSets: {sets}; generated Applications: {len(generated_by)}",
         )
-    reported_elsewhere = job.scope.narrow.names or job.images  # as unknown names or images
+    # as unknown names or images
+    reported_elsewhere = bool(job.scope.narrow.names or job.images)
     if not seen.everyone and not reported_elsewhere:
         message = "no Application with Image Updater's annotations was found"
         world.log("warning", f"{message}: check --applications and the filters")
@@ -364,7 +380,9 @@ def _as_error(problem: Problem) -> Problem:
 
 
 def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
-    """Return warnings about untracked images and annotations without effect."""
+    """Return warnings about untracked images (built images that no Application uses) and about
+    annotations without effect.
+    """
     # The projects of skipped Applications are unknown, so leave them out if the run is limited to
     # projects.
     leaves_out_skipped = bool(job.scope.narrow.projects and seen.skipped)

@@ -37,14 +37,14 @@ AT_ONCE = 8  # repositories; more threads would only wait for each other
 
 @dataclass(frozen=True)
 class Matched:
-    """An event's asks, the decisions that don't need an ask, and the entries without a usable
-    ask.
+    """An event's asks (each is one image of an Application, with the builds offered for it), and
+    what could be settled without an ask.
     """
 
     asks: tuple[Ask, ...]
     decisions: tuple[Decision, ...] = ()
     problems: tuple[Problem, ...] = ()
-    unusable: tuple[Unusable, ...] = ()
+    unusable: tuple[Unusable, ...] = ()  # entries with a mistake
 
     @property
     def in_git(self) -> tuple[Ask, ...]:
@@ -67,8 +67,8 @@ def match_images(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:  # 
 def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -> Matched:
     """Find the `image-list` entries that track one of the built images.
 
-    Return an ask for each: the entry's subscription with the images that match it. Broken entries
-    that match, or that may match, become errors.
+    Return an ask for each: the entry's subscription with the images that match it. A broken entry
+    that matches, or that may match, becomes an error.
     """
     built: dict[str, list[Image]] = {}  # by the image's name, whatever its tag
     for image in images:
@@ -92,11 +92,13 @@ def _judge_all_flaws(
 ) -> tuple[tuple[Problem, ...], list[Unusable]]:
     """Return the problems with the annotations, and the broken entries that match a built image.
 
-    Warnings about Applications that do not use the built images are combined, so that other teams'
-    mistakes do not fill the log.
+    A flaw is a mistake in an annotation. `built` has the images by name. Warnings about
+    Applications that do not use the built images are combined, so that other teams' mistakes do not
+    fill the log.
     """
-    unusable = []
-    problems: list[Problem] = []
+    unusable = []  # broken entries for a built image
+    problems: list[Problem] = []  # shown one by one
+    # combined, because these Applications do not use the built images
     mistakes_of_others: list[Problem] = []
     warnings_of_others: list[Problem] = []
     for item in subscribed:
@@ -136,7 +138,9 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
             judged = _judge_flaw(item.application, flaw, images_by_identity)
             if judged is None:
                 continue
-            is_unreadable_entry = flaw.severity == "error" and flaw.entry is None and flaw.text
+            is_unreadable_entry = (
+                flaw.severity == "error" and flaw.entry is None and bool(flaw.text)
+            )
             if isinstance(judged, Unusable):
                 unusable.append(judged)
             elif is_unreadable_entry:
@@ -155,11 +159,12 @@ def asks_by_hand(
     intent: Intent,
     images: Sequence[str],
 ) -> Matched:
-    """Return the asks for a person's command, such as `hold`: one for each image of the
-    Applications, or for those images with one of the names or aliases in `images`.
+    """Return the asks for a person's command (`intent`), such as `hold`: one for each image of the
+    Applications. `images` limits them to the images with these names or aliases.
 
-    If the command is about a version that failed, only the entries for its image are used. An
-    unreadable entry is an error, because otherwise it would be skipped silently.
+    If the command is about a version that failed, only the entries for its image are used. Every
+    mistake in the annotations becomes a problem, because otherwise a broken entry would be skipped
+    silently.
     """
     asks = []
     problems = []
@@ -191,8 +196,8 @@ def asks_by_hand(
 
 
 def siblings_of(sub: Subscription, of: Subscribed) -> tuple[Subscription, ...]:
-    """Return the subscriptions of the same Application that are written to the same repository and
-    head branch. With pull requests, their updates may be waiting there.
+    """Return the subscriptions (images) of the same Application that are written to the same
+    repository and head branch. With pull requests, their updates may be waiting on that branch.
     """
     return tuple(
         other
@@ -206,11 +211,12 @@ def _judge_flaw(
     flaw: Flaw,
     built: dict[str, list[Image]],
 ) -> Unusable | Problem | None:
-    """Return the consequence of a mistake in an Application's annotations, if these images were
-    built. None means that `overlooked` reports the mistake.
+    """Return what follows from a flaw (a mistake in an Application's annotations), if these images
+    were built.
 
-    A broken entry for one of the images is unusable. An unreadable entry that mentions one of the
-    images is an error. All other mistakes are only warnings.
+    `built` has the images by name. A broken entry for one of them is unusable. An unreadable entry
+    that mentions one of them is an error. Other mistakes are warnings. None means that `overlooked`
+    reports the mistake.
     """
     problem = _problem(app, flaw)
     if flaw.severity != "error":
@@ -220,7 +226,7 @@ def _judge_flaw(
     if flaw.entry is None:
         for images in built.values():
             for image in images:
-                _, _, last_part = image.repository.rpartition("/")
+                _, _, last_part = image.repository.rpartition("/")  # `web` in `acme/web`
                 if last_part in flaw.text:
                     return problem
         return warning
@@ -250,9 +256,10 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
     The first few Applications with mistakes get one line per mistake. All other mistakes share one
     line, and so do all plain warnings, such as those about deprecated names.
     """
-    first_apps = sorted({problem.application for problem in mistakes})[:FEW]
+    apps_with_mistakes = {problem.application for problem in mistakes}
+    first_apps = sorted(apps_with_mistakes)[:FEW]
     single_lines = []
-    other_mistakes = []
+    other_mistakes = []  # (Application, annotation key)
     for problem in mistakes:
         if problem.application in first_apps:
             single_lines.append(problem)
@@ -267,7 +274,7 @@ def _of_others(mistakes: Sequence[Problem], warnings: Sequence[Problem]) -> tupl
 
 
 def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
-    """Keep the first error of each entry. `lint` shows the others."""
+    """Return the first error of each `image-list` entry. `lint` shows the others."""
     first_errors: dict[tuple[str, str], Unusable] = {}
     for item in unusable:
         entry = (item.subscription.application.key, item.subscription.entry.text)
@@ -276,8 +283,10 @@ def _first_of_each(unusable: Sequence[Unusable]) -> tuple[Unusable, ...]:
 
 
 def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]:
-    """For `--atomic`, remove the asks for repositories that an Application with wrong annotations
-    uses, and return error decisions for them.
+    """For `--atomic`, remove the asks for each repository that a failed Application uses, and
+    return error decisions for them.
+
+    An ask is one image of an Application, with the builds offered for it.
     """
     errors_by_repo: dict[str, Judged] = {}
     for judged in (*matched.decisions, *matched.unusable):
@@ -285,15 +294,15 @@ def without_the_broken(matched: Matched) -> tuple[Matched, tuple[Decision, ...]]
             for source in judged.subscription.application.sources:
                 errors_by_repo[normal_url(source.repo)] = judged
 
-    remaining = []
-    given_up = []
+    remaining_asks = []
+    error_decisions = []
     for ask in matched.asks:
         error = errors_by_repo.get(normal_url(ask.subscription.repo))
         if error is None:
-            remaining.append(ask)
+            remaining_asks.append(ask)
         else:
-            given_up.append(Decision(ask.subscription, ask.offered, not_written(error)))
-    return replace(matched, asks=tuple(remaining)), tuple(given_up)
+            error_decisions.append(Decision(ask.subscription, ask.offered, not_written(error)))
+    return replace(matched, asks=tuple(remaining_asks)), tuple(error_decisions)
 
 
 def not_written(broken: Judged) -> Verdict:
@@ -307,24 +316,26 @@ def not_written(broken: Judged) -> Verdict:
 
 
 def by_branch(repository: Repository, asks: Sequence[Ask]) -> dict[str, list[Ask]]:
-    """Group the asks by the base branch that their updates are for.
+    """Group the asks by the base branch that their updates are for. An ask without one is for the
+    repository's default branch.
 
     Raises `TaskError` if there is no default branch, or Git cannot be reached.
     """
-    default = ""
-    if any(not ask.subscription.base for ask in asks):
+    default_branch = ""
+    needs_default_branch = any(not ask.subscription.base for ask in asks)
+    if needs_default_branch:
         # For a pull request, the head branch is read later, and its tip is fetched together with
         # the base's tip.
         any_request = any(ask.subscription.pull_request for ask in asks)
-        default = repository.default_branch(tip=not any_request)
+        default_branch = repository.default_branch(tip=not any_request)
     branches: dict[str, list[Ask]] = {}
     for ask in asks:
-        branches.setdefault(ask.subscription.base or default, []).append(ask)
+        branches.setdefault(ask.subscription.base or default_branch, []).append(ask)
     return branches
 
 
 def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
-    """Group the asks that need Git by repository, even if its URL has several spellings.
+    """Group the asks that write to Git by repository, even if its URL has several spellings.
 
     With `--only-repository`, the asks for other repositories are left out.
     """
@@ -339,13 +350,14 @@ def by_repository(matched: Matched, job: Job) -> list[tuple[Ask, ...]]:
 
 
 def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
-    """Return a warning if `--only-repository` excludes all Applications, with their repositories.
+    """Return a warning if `--only-repository` excludes all Applications. It names them and their
+    repositories.
 
     Excluding only some is not a mistake, because the pipeline runs once for each repository.
     """
     if not job.only or not matched.asks or by_repository(matched, job):
         return ()
-    places = {}
+    places = {}  # by Application
     for ask in matched.asks:
         sub = ask.subscription
         place = without_login(sub.repo) if sub.method == "git" else "in the cluster"
@@ -360,8 +372,8 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
 
 
 def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, ...]]:
-    """Split each group of asks by credentials, so that Applications never write with another's
-    credentials.
+    """Split each group of asks (images of Applications) by Git credentials, so that no Application
+    writes with the credentials of another.
     """
     parts: list[tuple[Ask, ...]] = []
     for asks in groups:
@@ -373,6 +385,7 @@ def by_login(groups: Sequence[Sequence[Ask]], world: World) -> list[tuple[Ask, .
             owners.add((sub.credentials, namespace, sub.application.project))
         logins: dict[str, list[Ask]] = {}
         for ask in asks:
+            # with a single owner, all asks have the same credentials, so nothing is looked up
             login = world.login(ask.subscription) if len(owners) > 1 else ""
             logins.setdefault(login, []).append(ask)
         parts += [tuple(members) for members in logins.values()]

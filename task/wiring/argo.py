@@ -165,22 +165,22 @@ class Argo:
         from task.argocd.api import ArgoCDApi
         from task.argocd.connection import Connection, parse_headers
 
-        given = self._given
+        options = self._given
         try:
-            headers = parse_headers(given.argocd_header)
+            headers = parse_headers(options.argocd_header)
         except Malformed as error:
             raise UsageError(f"--argocd-header: {error.message}", hint=error.hint) from None
         connection = Connection(
-            server=given.argocd_server,
+            server=options.argocd_server,
             token=Secret(self.environ.get(ARGO_TOKENS[0], "").strip()),
-            token_file=given.argocd_auth_token_file,
-            plaintext=given.argocd_plaintext,
-            insecure=given.argocd_insecure,
-            ca_file=given.argocd_ca_file,
-            root_path=given.argocd_root_path,
+            token_file=options.argocd_auth_token_file,
+            plaintext=options.argocd_plaintext,
+            insecure=options.argocd_insecure,
+            ca_file=options.argocd_ca_file,
+            root_path=options.argocd_root_path,
             headers=headers,
         )
-        namespace = given.argocd_namespace
+        namespace = options.argocd_namespace
         api = ArgoCDApi(
             connection,
             self.environ,
@@ -348,9 +348,9 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     return ("argocd",) if names_server(settings.sources, environ) else ()
 
 
-def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
+def names_server(options: SourceOptions, environ: Mapping[str, str]) -> bool:
     """Return whether an Argo CD server is configured."""
-    if given.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
+    if options.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
         return True
     return "--server" in environ.get("ARGOCD_OPTS", "")
 

@@ -75,7 +75,7 @@ def _registry_secret(
 
 
 def prover_of(
-    given: VerifyOptions,
+    options: VerifyOptions,
     registry: Callable[[], Registry],
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
@@ -85,8 +85,8 @@ def prover_of(
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
-    wanted_proofs = WantedProofs(given, secrets, lambda line: log("debug", line))
-    return Prover(registry, wanted_proofs, given.verify_timeout, lambda line: log("info", line))
+    wanted_proofs = WantedProofs(options, secrets, lambda line: log("debug", line))
+    return Prover(registry, wanted_proofs, options.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:
