@@ -288,7 +288,7 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
 
 
 def _edit_files(
-    files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig
+    files: Files, moves: Sequence[Move], terms: Terms, config: RepositoryConfig
 ) -> Edited:
     """Make the edits of one commit: write the version of each move (decision) to the Application's
     files.
@@ -299,7 +299,7 @@ def _edit_files(
     files_so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
     edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
-    for move in members:
+    for move in moves:
         decision = move.decision
         if not move.updates or decision.kind is None:  # there is nothing to edit
             edited.done.append(move)
@@ -307,24 +307,24 @@ def _edit_files(
 
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            new_files, edits, already_written = _move_written(
+            changed_files, edits, already_written = _move_written(
                 move, target, files, files_so_far, edited, terms, config
             )
-            _refuse_overwriting(edits, writers, {**files_so_far, **new_files})
+            _refuse_overwriting(edits, writers, {**files_so_far, **changed_files})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
-        changes_anything = bool(edits or new_files or already_written)
+        changes_anything = bool(edits or changed_files or already_written)
         if not changes_anything:
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
 
-        decision = _as_edited(decision, target, files_so_far, new_files, edits)
+        decision = _as_edited(decision, target, files_so_far, changed_files, edits)
         if decision.kind == "kustomization" and edits:
             edited.cautions.extend(cut_loose(files_so_far, decision.subscription, target))
-        files_so_far.update(new_files)
-        edited.files.update(new_files)
+        files_so_far.update(changed_files)
+        edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
         if move.kept:  # a newer build may replace a waiting one
             continue
@@ -357,17 +357,17 @@ def _move_written(
     decision = move.decision
     sub = decision.subscription
     editor = EDITORS[target.kind]
-    new_files, edits = editor.write(files_so_far, target, decision.candidate)
+    changed_files, edits = editor.write(files_so_far, target, decision.candidate)
     already_written: Files = {}
-    changes_nothing = not edits and not new_files
+    changes_nothing = not edits and not changed_files
     if edited.files and changes_nothing:  # perhaps an earlier move has written the same
         already_written, _ = editor.write(files, target, decision.candidate)
 
-    refuse_files(sub, {**already_written, **new_files}, decision.head)
-    refuse_stricter(sub, new_files, config)
+    refuse_files(sub, {**already_written, **changed_files}, decision.head)
+    refuse_stricter(sub, changed_files, config)
     if terms.through == "github":
-        refuse_executable(new_files)
-    return new_files, edits, already_written
+        refuse_executable(changed_files)
+    return changed_files, edits, already_written
 
 
 def _refuse_overwriting(
@@ -395,18 +395,18 @@ def _as_edited(
     decision: Decision,
     target: Target,
     files_so_far: Files,
-    new_files: Files,
+    changed_files: Files,
     edits: Sequence[Edit],
 ) -> Decision:
     """Return the decision with what people should know about the edit of a Helm values file:
     whether the file is new, and whether a key may be misspelled or is shared with others. The
     decision about any other kind of file stays the same.
 
-    `files_so_far` are the files before the edit, and `new_files` are those that it changes.
+    `files_so_far` are the files before the edit, and `changed_files` are those that it changes.
     """
     if decision.kind != "helmvalues":
         return decision
-    new_paths = [path for path in new_files if path not in files_so_far]
+    new_paths = [path for path in changed_files if path not in files_so_far]
     misspelled = None
     adds_key = any(not edit.old for edit in edits)
     if adds_key:

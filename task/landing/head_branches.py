@@ -499,7 +499,8 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Return whether a template such as `update-{{ .Name }}-x` can render this branch name.
+    """Return whether a template such as `update-{{ .Name }}-x` can render this branch name, such as
+    `update-web-x`.
 
     Each action in braces may stand for any text. The template is not turned into a regular
     expression, because many actions in an annotation would make it very slow.

@@ -77,8 +77,8 @@ class MemoryBranchWriter:
         self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
-        """Push the wanted files to the memory branch, unless it already has them. `plan` only
-        records what it would push.
+        """Push the wanted files (`self.wanted`) to the memory branch, unless it already has them.
+        `plan` only records what it would push.
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """

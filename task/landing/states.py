@@ -28,8 +28,9 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
     A state file remembers an Application's holds, the builds that they kept back (deferred builds),
     and the builds that were written. A move is a decision, with what to remember about it.
 
-    With `aside`, the commit goes to a head branch. Then the state files record each written build,
-    but not the deferred builds, which are remembered on the memory branch.
+    With `aside`, the commit goes to a head branch (the branch of a pull request). Then the state
+    files record each written build, but not the deferred builds, which are remembered on the memory
+    branch.
     """
     by_path: dict[str, list[Move]] = {}
     for move in done:
@@ -272,16 +273,16 @@ def only_holds(memory_files: Files) -> Files:
 def new_holds(
     before: Files,
     after: Files,
-    done: Sequence[Move],
+    moves: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return the holds that `after` has in addition to `before`, in the Applications of these
-    moves.
+    """Return the holds (orders that keep a version) that the state files in `after` have in
+    addition to those in `before`, in the Applications of these moves.
 
-    Each is a tuple: the Application's namespace and name, the name of the Application or the key of
-    the image that is held, and the reason in words.
+    Each is a tuple: (the Application's namespace and name, the Application's name or the key of the
+    image that is held, the reason in words).
     """
     apps = {}  # the Application of each changed state file
-    for move in done:
+    for move in moves:
         path = state_path(move.subscription)
         if path in after:
             apps[path] = move.subscription.application

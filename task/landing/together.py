@@ -400,6 +400,7 @@ def _decided_on_our_branch(
     and what became of the waiting ones (their fates).
     """
     terms = scene.job.terms
+    # the base as it will be after the merge: without the holds that the merge ends
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
         head.waiting_list,

@@ -381,6 +381,7 @@ class DeliveryLander:
     memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
+        """Create the writer of the memory branch, with the files to write before the commits."""
         delivery = self.delivery
         base = delivery.base
         files_before_commits = delivery.memory_files
@@ -388,7 +389,8 @@ class DeliveryLander:
             prepared.changeset.head == base.branch for prepared in delivery.commits
         )
         if writes_to_base:
-            # a deferred build is only forgotten once its commit has landed
+            # a deferred build (one that a hold kept back) is only forgotten once its commit has
+            # landed
             files_before_commits = deferred_until_landed(base.memory_files, files_before_commits)
         self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
         self.memory_branch.wanted = delivery.lists.without_commits(files_before_commits)
@@ -484,7 +486,8 @@ class DeliveryLander:
             return
         except TaskError as error:
             outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-        if any(decision.verdict == "error" for decision in outcome.decisions):
+        any_error = any(decision.verdict == "error" for decision in outcome.decisions)
+        if any_error:
             self.failed.add(branch)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 

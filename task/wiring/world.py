@@ -228,8 +228,9 @@ class RealWorld(World):
         return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
-        """Return a string that identifies the credentials: the name of the cluster's secret, or ""
-        for credentials from the options.
+        """Return a string that identifies the Git credentials that a subscription (what to update,
+        and where) writes with: the name of the cluster's secret, or "" for credentials from the
+        options.
         """
         if not self._cluster or self._git.given_for(subscription.repo):
             return ""
