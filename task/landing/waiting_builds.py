@@ -621,7 +621,7 @@ def _decide_with_ask(
     build_move, fate, because = _decide_alone(base, waiting)
     # Without a move of its own, the waiting build leaves the list, whatever the ask does.
     if build_move is None or meeting == "written_by_ask":
-        return _MeetingResult(move, None, fate, because)
+        return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
     # 1. In these cases, the ask's move replaces the waiting build.
     decision = move.decision
@@ -629,14 +629,14 @@ def _decide_with_ask(
     same_version = decision.candidate.version == version
     if meeting == "given_up":  # a person wants another version
         if same_version:
-            return _MeetingResult(move, None, fate, because)
-        return _MeetingResult(move, None, "dropped", decision.because)
+            return _MeetingResult(move, build_move=None, fate=fate, because=because)
+        return _MeetingResult(move, build_move=None, fate="dropped", because=decision.because)
     if meeting == "replaced_by_ask":
         replaced_by = f"replaced by {decision.candidate.version}"
-        return _MeetingResult(move, None, "superseded", replaced_by)
+        return _MeetingResult(move, build_move=None, fate="superseded", because=replaced_by)
     if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
-        return _MeetingResult(rollback_without_hold, None, fate, because)
+        return _MeetingResult(rollback_without_hold, build_move=None, fate=fate, because=because)
 
     # 2. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
     already_waiting = f"{version} is already waiting on the head branch"
@@ -654,7 +654,7 @@ def _decide_with_ask(
         # of two builds under a hold, only the newer one is remembered
         newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return _MeetingResult(move, build_move, fate, because)
+    return _MeetingResult(move, build_move=build_move, fate=fate, because=because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
