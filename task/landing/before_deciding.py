@@ -52,8 +52,8 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Apply a repository's own config to the asks, including its rules for the files that they
-    change.
+    """Apply a repository's own config to the subscriptions of these asks (images with new builds),
+    and to their siblings, including its rules for the files that they change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """
@@ -61,13 +61,13 @@ def as_wanted(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(snapshot, sub, terms)
 
-    subs: dict[int, Subscription] = {}  # by `id`
+    subs: dict[int, Subscription] = {}  # by `id`, so that each is handled once
     for ask in asks:
         for sub in (ask.subscription, *ask.siblings):
             subs[id(sub)] = sub
-    by_config = governed(subs.values(), config, terms.now, changed)
-    limited = also_limited(by_config, default, changed)
-    with_config = dict(zip(subs, limited, strict=True))
+    configured_subs = governed(subs.values(), config, terms.now, changed)
+    limited_subs = also_limited(configured_subs, default, changed)
+    with_config = dict(zip(subs, limited_subs, strict=True))
     return tuple(
         replace(
             ask,
@@ -83,7 +83,8 @@ MOST_LEFT_OUT = 5  # files that the message lists
 
 def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
     """Return the snapshot with the files of the memory branch that the repository's config names.
-    Files that are not trusted are left out.
+    That branch stores the holds and the lists of waiting builds. Files that are not trusted are
+    left out.
 
     Raises `TargetError` if the config is invalid.
     """
@@ -94,15 +95,16 @@ def with_own_memory_branch(snapshot: Snapshot, repository: HasMemoryBranches) ->
 
 
 def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches) -> Snapshot:
-    """Return the snapshot with the trusted files of its memory branch.
+    """Return the snapshot with the trusted files of its memory branch (which stores the holds and
+    the lists of waiting builds).
 
     If runs sign their commits, they also sign those on the memory branch. If no known key has
     signed that branch, only its holds count. Raises `TargetError` if the config is invalid.
     """
     tip = snapshot.memory_tip
-    if not tip and snapshot.inherited:
+    if not tip and snapshot.inherited:  # the files still come from a branch with an old name
         _old_name, tip = snapshot.inherited
-    if not tip:
+    if not tip:  # there is no memory branch
         return snapshot
 
     signers = config_in(snapshot.files).memory_signers
@@ -116,14 +118,14 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
 
     all_files = snapshot.memory_files
     holds = only_holds(all_files)
-    ignored = [path for path in sorted(all_files) if all_files[path] != holds.get(path)]
-    unsigned = "no known key has signed it, so only its holds count"
-    if ignored:
-        names = ", ".join(map(blanked, ignored[:MOST_LEFT_OUT]))
-        unsigned += f"; left out: {names}"
-    if len(ignored) > MOST_LEFT_OUT:
-        unsigned += f" and {len(ignored) - MOST_LEFT_OUT} more"
-    return replace(snapshot, memory_files=holds, unsigned=unsigned)
+    ignored_paths = [path for path in sorted(all_files) if all_files[path] != holds.get(path)]
+    warning = "no known key has signed it, so only its holds count"
+    if ignored_paths:
+        names = ", ".join(map(blanked, ignored_paths[:MOST_LEFT_OUT]))
+        warning += f"; left out: {names}"
+    if len(ignored_paths) > MOST_LEFT_OUT:
+        warning += f" and {len(ignored_paths) - MOST_LEFT_OUT} more"
+    return replace(snapshot, memory_files=holds, unsigned=warning)
 
 
 def govern(batch: Batch, snapshot: Snapshot, job: Job) -> tuple[Batch, Snapshot, Job]:
@@ -142,15 +144,18 @@ def govern_asks(
     job: Job,
     repository: ReadsMore,
 ) -> tuple[tuple[Ask, ...], Snapshot, Job]:
-    """Like `govern`, for asks that are not a batch.
+    """Apply the repository's own config, as it is in this snapshot, to these asks (images with new
+    builds) and to the wording of commits.
 
-    If more files are needed, such as the message template, they are read with one more fetch.
+    Return the asks, the snapshot, and the job. If more files are needed, such as the message
+    template, they are read at the snapshot's commit. Raises `TargetError` if the config is invalid.
     """
     config = config_in(snapshot.files)
-    default = _of_default_branch(snapshot)
-    governed_asks = asks
-    if config != NO_CONFIG or default != NO_CONFIG:
-        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
+    default_config = _config_of_default_branch(snapshot)
+    has_config = config != NO_CONFIG or default_config != NO_CONFIG
+    governed_asks = asks  # the asks with the config applied
+    if has_config:
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default_config)
 
     # 1. Read the files that the config names.
     template_paths: list[str] = []
@@ -164,7 +169,7 @@ def govern_asks(
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     has_read_more = snapshot is not snapshot_before
     if has_read_more and for_some_paths(config):  # more of the asks' changes may be known
-        governed_asks = as_wanted(asks, snapshot, config, job.terms, default)
+        governed_asks = as_wanted(asks, snapshot, config, job.terms, default_config)
 
     # 2. Use the contents of the message templates and of the public keys.
     templates: dict[str, str] = {}
@@ -188,16 +193,18 @@ def govern_asks(
 def _places_of_wishes(
     asks: Sequence[Ask], governed_asks: Sequence[Ask], templates: Sequence[str]
 ) -> list[Place]:
-    """Return the places to read because of the repository's config: message templates, public keys,
-    and files for pull requests.
+    """Return the places (files or folders) to read because of the repository's config: message
+    templates (`templates` are their paths), public keys, and files for pull requests.
 
     `governed_asks` are the asks after the config was applied to them.
     """
     for_requests: list[Place] = []
-    # If the config asks for a pull request, updates of the Application's other images may be
+    # If only the config asks for a pull request, updates of the Application's other images may be
     # waiting on its branch.
     for ask, governed_ask in zip(asks, governed_asks, strict=True):
-        if governed_ask.subscription.pull_request and not ask.subscription.pull_request:
+        requested_before = ask.subscription.pull_request
+        requested_by_config = governed_ask.subscription.pull_request and not requested_before
+        if requested_by_config:
             already_read = set(places(ask))
             for_requests += [place for place in places(governed_ask) if place not in already_read]
     key_paths: list[str] = []
@@ -208,7 +215,7 @@ def _places_of_wishes(
 
 
 def with_more(snapshot: S, places: Iterable[Place], repository: ReadsMore) -> S:
-    """Return the snapshot with these places added, read at the same commit."""
+    """Return the snapshot with the files of these places added, read at the same commit."""
     wanted = tuple(dict.fromkeys(places))
     if not wanted:
         return snapshot
@@ -227,21 +234,20 @@ def with_missing(
     *,
     whole: bool = False,
 ) -> S:
-    """Return the snapshot with all files that are needed to decide these subscriptions, read at the
-    same commit.
+    """Return the snapshot with all files that are needed to decide these subscriptions (what to
+    update, and where), read at the same commit.
 
-    A file may name further files, so this asks for `missing_places` again until there are no new
-    ones.
+    A file may name further files, so they are read in rounds, until there are no new ones.
     """
-    already_asked: set[Place] = set()
+    already_read: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
         missing: list[Place] = []
         for sub in subs:
             missing += missing_places(snapshot, sub, terms, whole=whole)
-        new_places = [place for place in dict.fromkeys(missing) if place not in already_asked]
+        new_places = [place for place in dict.fromkeys(missing) if place not in already_read]
         if not new_places:
             break
-        already_asked.update(new_places)
+        already_read.update(new_places)
         snapshot = with_more(snapshot, new_places, repository)
     return snapshot
 
@@ -255,7 +261,7 @@ def with_all_keys(sub: Subscription, files: Files) -> Subscription:
     return replace(sub, demands=tuple(with_keys(demand, files) for demand in sub.demands))
 
 
-def _of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
+def _config_of_default_branch(snapshot: Snapshot) -> RepositoryConfig:
     """Return the config on the repository's default branch. Raises `TargetError` if it is
     invalid.
     """
@@ -274,16 +280,17 @@ Gather = Callable[[Snapshot, Sequence[Ask]], Facts]
 
 
 def gatherer(batch: Batch, job: Job, world: World) -> Gather:
-    """Return a function that looks up the facts that a rule needs and that neither the event nor a
-    snapshot contains.
-
-    Facts are, for example, the registries' answers about images, and which of two source commits is
+    """Return a function that looks up facts for the rules: what neither the event nor a snapshot
+    contains, such as the registries' answers about images, and which of two source commits is
     newer.
+
+    The function takes a snapshot and asks (images with new builds). Some facts are only looked up
+    when a rule needs them.
     """
 
     @cache
     def exists(question: Question) -> Answer | None:
-        if job.terms.check == "never":
+        if job.terms.check == "never":  # registries must not be queried
             return None
         return world.registry((question,)).get(question)
 
@@ -324,5 +331,8 @@ def last_checks(job: Job, world: World) -> LastChecks:
     commit message uses.
     """
     templates = (job.wording.template, *job.wording.templates.values())
-    labels = job.terms.check != "never" and any(map(wants_labels, templates))
-    return LastChecks(world.registry, world.prove, world.always_prove, labels)
+    may_query_registry = job.terms.check != "never"
+    labels = may_query_registry and any(map(wants_labels, templates))
+    return LastChecks(
+        registry=world.registry, prove=world.prove, always=world.always_prove, labels=labels
+    )

@@ -45,7 +45,7 @@ SHORT = 4  # words of at most this many characters are different words if two ch
 
 @dataclass(frozen=True)
 class PreparedCommit:
-    """One changeset and the decisions behind it."""
+    """One changeset (the files and the message of a commit), and the decisions behind it."""
 
     changeset: Changeset
     decisions: tuple[Decision, ...]
@@ -74,7 +74,7 @@ class PreparedCommit:
         )
 
     def reported(self, commit: str) -> Commit:
-        """Return the commit for the report.
+        """Return the commit for the report, without its files.
 
         `commit` is its id, or "" if it is only predicted.
         """
@@ -130,14 +130,14 @@ def prepare_commits(
     waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
     its edit fails. If one edit is not permitted, none of the Application's edits are made.
     """
-    moves_by_branch = _by_branch(snapshot, moves, head_fates)
+    moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
-    unwritten: dict[str, tuple[Undecided, ...]] = {}
-    without_commit = [
-        move.decision
-        for move in moves
-        if not move.kept and move not in moves_by_branch.get(move.decision.head, ())
-    ]
+    unwritten: dict[str, tuple[Undecided, ...]] = {}  # by head branch
+    without_commit: list[Decision] = []
+    for move in moves:
+        is_in_commit = move in moves_by_branch.get(move.decision.head, ())
+        if not is_in_commit and not move.kept:
+            without_commit.append(move.decision)
 
     for name, moves_of_branch in moves_by_branch.items():
         head = heads.get(name)
@@ -145,23 +145,23 @@ def prepare_commits(
         parent = _base_of_commit(snapshot, head)
 
         # the write-back files
-        edited = _edit(parent.files, moves_of_branch, terms, wording.config)
+        edited = _edit_files(parent.files, moves_of_branch, terms, wording.config)
         without_commit += _decisions_of((*edited.failed, *edited.same))
         unwritten[name] = _unwritten_builds(edited, of_head)
 
-        # the state files: without the holds that end here, and with what is new
-        released = files_without(parent, of_head.releases)
-        parent_released = with_files(parent, released)
+        # the state files: without the holds that end with this commit, and with what is new
+        files_without_holds = files_without(parent, of_head.releases)
+        parent_without_holds = with_files(parent, files_without_holds)
         is_head_branch = name != snapshot.branch
-        states = changed_states(parent_released, edited.done, aside=is_head_branch)
+        states = changed_states(parent_without_holds, edited.done, aside=is_head_branch)
 
-        files = edited.files | released | states
+        files = edited.files | files_without_holds | states
         if not files:
             without_commit += _decisions_of(edited.done)
             continue
-        at = CommitPlace(parent, name, head, of_head.releases)
+        commit_place = CommitPlace(under=parent, name=name, head=head, releases=of_head.releases)
         commit = replace(
-            _prepare(at, files, edited.done, wording),
+            _prepare(commit_place, files, edited.done, wording),
             cautions=tuple(edited.cautions),
             earlier_changes=_changes_on_foreign_branch(of_head),
             leaving=of_head.leaving,
@@ -175,11 +175,13 @@ def prepare_commits(
 
 
 def _decisions_of(moves: Iterable[Move]) -> list[Decision]:
-    """Return the decisions for the report. Waiting builds have their own rows there."""
+    """Return the decisions of these moves for the report. Those about waiting builds (`kept`) are
+    left out, because these builds have their own rows there.
+    """
     return [move.decision for move in moves if not move.kept]
 
 
-def _by_branch(
+def _moves_by_branch(
     snapshot: Snapshot,
     moves: Sequence[Move],
     head_fates: Mapping[str, FatesOnHead],
@@ -187,14 +189,16 @@ def _by_branch(
     """Return the moves (decisions, with the changes for them) that are part of a commit, by the
     branch of the commit: the base branch, or the head branch of a pull request.
 
-    On a head branch, these are the updates and the ends of holds. Other changes to the memory are
-    stored on the memory branch instead. A head branch that needs no new commit is left out.
+    On a head branch, these are the updates and the ends of holds. Other changes to the memory (what
+    a state file remembers about an image) are stored on the memory branch instead. A branch that
+    needs no new commit is left out.
     """
-    releasing = {name for name, of_head in head_fates.items() if of_head.releases}
-    branches: dict[str, list[Move]] = {name: [] for name in releasing}
+    # branches whose merge ends a hold; they may need a commit without any move
+    releasing_branches = {name for name, of_head in head_fates.items() if of_head.releases}
+    branches: dict[str, list[Move]] = {name: [] for name in releasing_branches}
     for move in moves:
         branch = move.decision.head
-        ends_hold = move.released and branch in releasing
+        ends_hold = move.released and branch in releasing_branches
         changes_base = move.changes and branch == snapshot.branch
         if move.updates or ends_hold or changes_base:
             branches.setdefault(branch, []).append(move)
@@ -209,8 +213,8 @@ def _by_branch(
 
 
 def _base_of_commit(snapshot: Snapshot, head: HeadBranch | None) -> Snapshot:
-    """Return the parent of a commit: the base's tip, or, if someone else has pushed to the head
-    branch, that branch's tip.
+    """Return the parent of a commit, with its files: the base's tip, or, if someone else has pushed
+    to the head branch, that branch's tip. `head` is None for a commit on the base.
     """
     if head is None or head.ours:
         return snapshot
@@ -221,16 +225,17 @@ def _unwritten_builds(edited: Edited, of_head: FatesOnHead) -> tuple[Undecided, 
     """Return the builds that were waiting on a head branch, and whose edit now fails. They stay in
     the branch's list.
     """
-    listed = {fate.listed.key: fate.listed for fate in of_head.fates}
-    unwritten = []
+    listed_builds = {fate.listed.key: fate.listed for fate in of_head.fates}
+    unwritten_builds = []
     for move in edited.failed:
         if not move.kept:  # a new build, which is not in the list
             continue
-        build = listed.get(key_of_entry(move.subscription))
+        build = listed_builds.get(key_of_entry(move.subscription))
         if build:
             verdict = move.decision.judged
-            unwritten.append(Undecided(build, TargetError(verdict.because, hint=verdict.hint)))
-    return tuple(unwritten)
+            error = TargetError(verdict.because, hint=verdict.hint)
+            unwritten_builds.append(Undecided(build, error))
+    return tuple(unwritten_builds)
 
 
 def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
@@ -243,7 +248,9 @@ def _changes_on_foreign_branch(of_head: FatesOnHead) -> tuple[AppChanges, ...]:
 
 
 def _listed_change(listed: ListedBuild) -> AppChanges:
-    """Return the change that a listed build makes."""
+    """Return the change that a listed build (one that waits on a head branch) makes to its
+    Application.
+    """
     namespace, _, name = listed.application.partition("/")
     change = Change(
         image=parse_image(listed.image),
@@ -262,8 +269,9 @@ def _listed_change(listed: ListedBuild) -> AppChanges:
 
 
 def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decision]) -> list[Move]:
-    """Return the moves. If one of an Application's edits was not permitted, its other updates get
-    the same refusal.
+    """Return the moves (decisions), but if one of an Application's edits was not permitted, with
+    the same refusal for its other updates. Builds that were already waiting (`kept`) are not
+    refused.
     """
     refusals: dict[str, Verdict] = {}  # by Application
     for decision in without_commit:
@@ -279,16 +287,19 @@ def _without_refused_moves(moves: Sequence[Move], without_commit: Sequence[Decis
     return permitted
 
 
-def _edit(files: Files, members: Sequence[Move], terms: Terms, config: RepositoryConfig) -> Edited:
-    """Make the edits of one commit: write the version of each move to the Application's files.
+def _edit_files(
+    files: Files, moves: Sequence[Move], terms: Terms, config: RepositoryConfig
+) -> Edited:
+    """Make the edits of one commit: write the version of each move (decision) to the Application's
+    files.
 
     `files` are those of the commit's parent. A move fails if it would overwrite an earlier one,
     because a commit cannot have two versions in the same place.
     """
-    so_far: dict[str, File] = dict(files)  # with the edits of the moves before
+    files_so_far: dict[str, File] = dict(files)  # with the edits of the moves before
     writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
-    edited = Edited({}, [], [], [], [])
-    for move in members:
+    edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
+    for move in moves:
         decision = move.decision
         if not move.updates or decision.kind is None:  # there is nothing to edit
             edited.done.append(move)
@@ -296,30 +307,33 @@ def _edit(files: Files, members: Sequence[Move], terms: Terms, config: Repositor
 
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            new, edits, already_written = _move_written(
-                move, target, files, so_far, edited, terms, config
+            changed_files, edits, already_written = _move_written(
+                move, target, files, files_so_far, edited, terms, config
             )
-            _refuse_overwriting(edits, writers, {**so_far, **new})
+            _refuse_overwriting(edits, writers, {**files_so_far, **changed_files})
         except TaskError as error:
             edited.failed.append(replace(move, decision=failed(decision, error)))
             continue
-        if not edits and not new and not already_written:
+        changes_anything = bool(edits or changed_files or already_written)
+        if not changes_anything:
             verdict = Verdict("unchanged", "same", f"Git already has {decision.candidate.version}")
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
 
-        decision = _as_edited(decision, target, so_far, new, edits)
+        decision = _as_edited(decision, target, files_so_far, changed_files, edits)
         if decision.kind == "kustomization" and edits:
-            edited.cautions.extend(cut_loose(so_far, decision.subscription, target))
-        so_far.update(new)
-        edited.files.update(new)
+            edited.cautions.extend(cut_loose(files_so_far, decision.subscription, target))
+        files_so_far.update(changed_files)
+        edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
         if move.kept:  # a newer build may replace a waiting one
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)
         edited.cautions.extend(
-            file_cautions(so_far, decision.subscription, target.kind, decision.candidate, terms)
+            file_cautions(
+                files_so_far, decision.subscription, target.kind, decision.candidate, terms
+            )
         )
     return edited
 
@@ -328,14 +342,14 @@ def _move_written(
     move: Move,
     target: Target,
     files: Files,
-    so_far: Files,
+    files_so_far: Files,
     edited: Edited,
     terms: Terms,
     config: RepositoryConfig,
 ) -> tuple[Files, Sequence[Edit], Files]:
-    """Write the version of one move.
+    """Write the version of one move (a decision) to its target.
 
-    `files` are those of the commit's parent, and `so_far` has the commit's earlier edits too.
+    `files` are those of the commit's parent, and `files_so_far` has the commit's earlier edits too.
     Return the files that this move changes, the edits in them, and the files that already have the
     version because of an earlier move in this commit. Raises `TaskError` if the edit fails or is
     not permitted.
@@ -343,16 +357,17 @@ def _move_written(
     decision = move.decision
     sub = decision.subscription
     editor = EDITORS[target.kind]
-    new, edits = editor.write(so_far, target, decision.candidate)
+    changed_files, edits = editor.write(files_so_far, target, decision.candidate)
     already_written: Files = {}
-    if edited.files and not edits and not new:
+    changes_nothing = not edits and not changed_files
+    if edited.files and changes_nothing:  # perhaps an earlier move has written the same
         already_written, _ = editor.write(files, target, decision.candidate)
 
-    refuse_files(sub, {**already_written, **new}, decision.head)
-    refuse_stricter(sub, new, config)
+    refuse_files(sub, {**already_written, **changed_files}, decision.head)
+    refuse_stricter(sub, changed_files, config)
     if terms.through == "github":
-        refuse_executable(new)
-    return new, edits, already_written
+        refuse_executable(changed_files)
+    return changed_files, edits, already_written
 
 
 def _refuse_overwriting(
@@ -360,7 +375,8 @@ def _refuse_overwriting(
     writers: Mapping[tuple[str, str], tuple[Decision, Target]],
     files: Files,
 ) -> None:
-    """Raise `TargetError` if an edit overwrites an earlier one in this commit.
+    """Raise `TargetError` if an edit overwrites the version of an earlier one in this commit with a
+    different version.
 
     `writers` has the decision and the target of each earlier edit, by file and key. `files` are the
     files after these edits.
@@ -378,31 +394,32 @@ def _refuse_overwriting(
 def _as_edited(
     decision: Decision,
     target: Target,
-    so_far: Files,
-    new: Files,
+    files_so_far: Files,
+    changed_files: Files,
     edits: Sequence[Edit],
 ) -> Decision:
-    """Add to the decision what people should know about the edit of a Helm values file: whether the
-    file is new, and whether a key may be misspelled or affects other keys.
+    """Return the decision with what people should know about the edit of a Helm values file:
+    whether the file is new, and whether a key may be misspelled or is shared with others. The
+    decision about any other kind of file stays the same.
 
-    `so_far` are the files before the edit, and `new` are those that it changes.
+    `files_so_far` are the files before the edit, and `changed_files` are those that it changes.
     """
     if decision.kind != "helmvalues":
         return decision
-    new_paths = [path for path in new if path not in so_far]
+    new_paths = [path for path in changed_files if path not in files_so_far]
     misspelled = None
     adds_key = any(not edit.old for edit in edits)
     if adds_key:
-        misspelled = _almost_the_same_key(so_far, decision)
+        misspelled = _misspelled_key(files_so_far, decision)
     return replace(
         decision,
         misspelled=misspelled,
         created=new_paths[0] if new_paths else "",
-        shared=helm_values.shared(so_far, target),
+        shared=helm_values.shared(files_so_far, target),
     )
 
 
-def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | None:
+def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     """Return a key that is missing from the Helm values, and an existing key that is spelled almost
     the same, such as `image.tag` and `imge.tag`. Return None if there is no such pair.
     """
@@ -410,10 +427,10 @@ def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | 
     for missing_key, existing_keys in helm_values.beside(files, target):
         for existing_key in existing_keys:
             pairs = zip(missing_key.split("."), existing_key.split("."), strict=False)
-            different = [(word, other) for word, other in pairs if word != other]
-            if not different:
+            different_words = [(word, other) for word, other in pairs if word != other]
+            if not different_words:
                 continue
-            word, other = different[0]
+            word, other = different_words[0]
             is_short = min(len(word), len(other)) <= SHORT
             most_differences = 1 if is_short else 2
             if differ(word, other, most_differences + 1) <= most_differences:
@@ -422,8 +439,8 @@ def _almost_the_same_key(files: Files, decision: Decision) -> tuple[str, str] | 
 
 
 def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
-    """Return the error for an edit of a place where the commit has already written the version of
-    the decision `first`.
+    """Return the error for an edit of a key where the commit has already written the version of the
+    decision `first`.
     """
     entry = first.subscription.entry
     app = first.subscription.application.key
@@ -436,35 +453,36 @@ def _overwriting_error(edit: Edit, first: Decision) -> TargetError:
     )
 
 
-def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
-    """Return the author, message template, and trailers of a commit for these subscriptions.
+def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wording:
+    """Return the wording of a commit for these subscriptions (images that it updates): its author,
+    message template, trailers, and push options.
 
-    Each setting comes from the command line (`given`), from the repository's config, or else it is
-    the default.
+    Each setting comes from the command line (`from_options`), from the repository's config, or else
+    it is the default.
     """
-    wishes = agreed([sub.wishes for sub in subs], given.common)  # from the config
+    wishes = agreed([sub.wishes for sub in subs], from_options.common)  # from the config
     author = Person(
-        given.author.name or wishes.author_name or AUTHOR.name,
-        given.author.email or wishes.author_email or AUTHOR.email,
+        from_options.author.name or wishes.author_name or AUTHOR.name,
+        from_options.author.email or wishes.author_email or AUTHOR.email,
     )
-    template = given.template
+    template = from_options.template
     if template is None:
-        template = given.templates.get(wishes.template or "")
+        template = from_options.templates.get(wishes.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
-    given_keys = {key.lower() for key, _ in given.trailers}
+    given_keys = {key.lower() for key, _ in from_options.trailers}
     from_config = wishes.trailers or ()
-    trailers = list(given.trailers)
+    trailers = list(from_options.trailers)
     trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
-    signs_off = wishes.sign_off if given.sign_off is None else given.sign_off
+    signs_off = wishes.sign_off if from_options.sign_off is None else from_options.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     return replace(
-        given,
+        from_options,
         author=author,
         template=template,
         trailers=tuple(trailers),
-        push_options=given.push_options or wishes.push_options or (),
+        push_options=from_options.push_options or wishes.push_options or (),
     )
 
 
@@ -472,7 +490,7 @@ def agreed_wording(given: Wording, subs: Sequence[Subscription]) -> Wording:
 class CommitPlace:
     """A commit's branch and parent."""
 
-    under: Snapshot
+    under: Snapshot  # the parent
     name: str  # of the branch
     head: HeadBranch | None  # None for the base
     releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
@@ -502,41 +520,42 @@ class CommitWords:
 
 
 def _prepare(
-    at: CommitPlace,
+    commit_place: CommitPlace,
     files: Mapping[str, File],
-    done: Sequence[Move],
+    moves: Sequence[Move],
     wording: Wording,
 ) -> PreparedCommit:
-    """Return a commit with these changed files and its message.
+    """Return a commit with these changed files, and with its message.
 
-    `done` are the moves that it writes, including builds that were already waiting.
+    `moves` are the decisions that it carries out, including those that write builds which were
+    already waiting.
     """
-    subs = [move.subscription for move in done]
+    subs = [move.subscription for move in moves]
     wording = agreed_wording(wording, subs)
-    words = _worded(at, files, done, wording)
+    words = _words_of_commit(commit_place, files, moves, wording)
     changeset = Changeset(
-        repo=at.under.repo,
-        base=at.under.branch,
-        head=at.name,
-        tip=at.under.tip,
+        repo=commit_place.under.repo,
+        base=commit_place.under.branch,
+        head=commit_place.name,
+        tip=commit_place.under.tip,
         files=files,
         message=words.message.text,
         author=wording.author,
-        head_commit=at.head_commit,
-        on_top=at.on_top,
+        head_commit=commit_place.head_commit,
+        on_top=commit_place.on_top,
         # push options are only needed if an image changes
         push_options=wording.push_options if words.changed else (),
     )
     return PreparedCommit(
         changeset=changeset,
-        decisions=tuple(move.decision for move in done if not move.kept),
-        done=tuple(done),
+        decisions=tuple(move.decision for move in moves if not move.kept),
+        done=tuple(moves),
         warning=words.message.warning,
         apps=words.changed,
         rollbacks=words.rollbacks,
         command=words.command,
         asked=words.asked,
-        ending=tuple(map(hold_of, at.releases)),
+        ending=tuple(map(hold_of, commit_place.releases)),
         templated=wording.template is not None,
         wishes=agreed([sub.wishes for sub in subs], wording.common),
         frozen=any(sub.freeze for sub in subs),
@@ -547,70 +566,72 @@ def _prepare(
 _BRING_BUILDS = ("run", "scan", "promote")
 
 
-def _worded(
-    at: CommitPlace,
+def _words_of_commit(
+    commit_place: CommitPlace,
     files: Mapping[str, File],
-    done: Sequence[Move],
+    moves: Sequence[Move],
     wording: Wording,
 ) -> CommitWords:
-    """Write the message of a commit with these changed files.
+    """Write the message of a commit with these changed files. `moves` are the decisions that it
+    carries out.
 
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
     # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
-    is_hold_on_head = wording.command == "hold" and at.name != at.under.branch
+    is_hold_on_head = wording.command == "hold" and commit_place.name != commit_place.under.branch
     run_command = "run" if is_hold_on_head else wording.command
 
-    rollbacks = tuple(_named_apps([move for move in done if move.rolled_back]))
-    holds = new_holds(at.under.files, files, done)
-    released_apps = dict.fromkeys(release.app for release in at.releases)
-    command = _command_of_subject(run_command, done, rollbacks, holds, released_apps)
-    apps = _with_released(_named_apps(done), released_apps)
+    rollbacks = tuple(_named_apps([move for move in moves if move.rolled_back]))
+    holds = new_holds(commit_place.under.files, files, moves)
+    released_apps = dict.fromkeys(release.app for release in commit_place.releases)
+    command = _command_of_subject(run_command, moves, rollbacks, holds, released_apps)
+    apps = _with_released(_named_apps(moves), released_apps)
     changed = tuple(app for app in apps if app.changes)
 
     if changed and command in _BRING_BUILDS:
-        deferred = [move for move in done if move.decision.verdict == "defer"]
+        deferred = [move for move in moves if move.decision.verdict == "defer"]
         sentences = tuple(_sentences(deferred, ()))
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
 
-    line, asked = _subject_by_hand(
-        command, run_command, apps, holds, rollbacks, released_apps, done
+    line, request = _subject_by_hand(
+        command, run_command, apps, holds, rollbacks, released_apps, moves
     )
-    reasons = [*holds, *map(release_reason, at.releases)]
-    sentences = tuple(_sentences(done, reasons))
+    reasons = [*holds, *map(release_reason, commit_place.releases)]
+    sentences = tuple(_sentences(moves, reasons))
     message = hold_message(line, wording.template, apps, sentences, wording.trailers)
-    return CommitWords(message, command, asked, changed, rollbacks)
+    return CommitWords(message, command, request, changed, rollbacks)
 
 
 def _subject_by_hand(
     command: str,
     run_command: str,
-    named: Sequence[AppChanges],
+    all_apps: Sequence[AppChanges],
     holds: Sequence[tuple[tuple[str, str], str, str]],
     rollbacks: Sequence[AppChanges],
-    ended: Collection[tuple[str, str]],
-    done: Sequence[Move],
+    released_apps: Collection[tuple[str, str]],
+    moves: Sequence[Move],
 ) -> tuple[str, str]:
     """Return the subject of a commit that a person asked for or that only changes state files, and
     the person's request in a few words ("" if there is none).
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
-    subject names the Applications that the request is about: those with a rollback, a new hold, or
-    a hold that ends (`ended`). If there are none, it names all Applications in the commit
-    (`named`).
+    subject names the Applications that the request is about: those with a rollback, a new hold, or,
+    in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
+    all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
+    held, reason).
     """
-    why = _common_reason(done)
-    if command in _BRING_BUILDS:
-        build = done[0].decision.candidate.version if done else ""
-        return subject(command, named, build, why), ""
+    why = _common_reason(moves)
+    if command in _BRING_BUILDS:  # nobody asked for it
+        build = moves[0].decision.candidate.version if moves else ""
+        return subject(command, all_apps, build, why), ""
 
     requested_apps = {_key(app) for app in rollbacks}
-    requested_apps.update(app for app, _, _ in holds)
+    requested_apps.update(app for app, _what, _reason in holds)
     if run_command in _BRING_BUILDS:
-        requested_apps.update(ended)
-    apps = [app for app in named if _key(app) in requested_apps] or named
+        requested_apps.update(released_apps)
+    apps = [app for app in all_apps if _key(app) in requested_apps] or all_apps
     without_changes = [replace(app, changes=()) for app in apps]
     any_change = any(app.changes for app in apps)
     request = subject(command, without_changes, why="" if any_change else why)
@@ -619,18 +640,18 @@ def _subject_by_hand(
 
 def _command_of_subject(
     run_command: str,
-    done: Sequence[Move],
+    moves: Sequence[Move],
     rollbacks: Collection[AppChanges],
     holds: Collection[object],
-    ended: Collection[object],
+    released_apps: Collection[object],
 ) -> str:
-    """Return the command to use in a commit's subject, such as "run" or "rollback". A person's
-    request comes first.
+    """Return the command to use in a commit's subject, such as "run", "rollback", or "failed". A
+    person's request comes first.
 
-    `run_command` is this run's own command. The rollbacks, the new holds, and the ended holds in
-    the commit may be requests from earlier runs.
+    `run_command` is this run's own command. The rollbacks, the new holds, and the holds that end
+    (`released_apps`) may be requests from earlier runs.
     """
-    if done and all(move.remember and move.remember.notes for move in done):
+    if moves and all(move.remember and move.remember.notes for move in moves):
         return "failed"  # a version that failed, but was already replaced
     if rollbacks:
         return "rollback"
@@ -638,14 +659,18 @@ def _command_of_subject(
         return run_command
     if holds:
         return "hold"
-    return "release" if ended else run_command
+    return "release" if released_apps else run_command
 
 
-def _with_released(named: list[AppChanges], ended: Collection[tuple[str, str]]) -> list[AppChanges]:
-    """Add the Applications whose hold ends, even if nothing else changes for them."""
-    already_named = {(app.namespace, app.name) for app in named}
-    with_released = list(named)
-    for namespace, name in ended:
+def _with_released(
+    apps: list[AppChanges], released_apps: Collection[tuple[str, str]]
+) -> list[AppChanges]:
+    """Return these Applications, with those added whose hold ends (`released_apps`), even if
+    nothing else changes for them.
+    """
+    already_named = {(app.namespace, app.name) for app in apps}
+    with_released = list(apps)
+    for namespace, name in released_apps:
         if (namespace, name) not in already_named:
             with_released.append(AppChanges(namespace, name, ()))
     return with_released
@@ -655,18 +680,20 @@ def _key(app: AppChanges) -> tuple[str, str]:
     return app.namespace, app.name
 
 
-def _common_reason(done: Sequence[Move]) -> str:
-    """Return the reason of all holds, or "" if they have several reasons."""
-    reasons = {move.hold.reason for move in done if move.hold}
+def _common_reason(moves: Sequence[Move]) -> str:
+    """Return the reason of all holds (orders that keep a version), or "" if they have several
+    reasons.
+    """
+    reasons = {move.hold.reason for move in moves if move.hold}
     return reasons.pop() if len(reasons) == 1 else ""
 
 
-def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
+def _named_apps(moves: Sequence[Move]) -> list[AppChanges]:
     """Return the image changes of each Application that a commit is about. They are empty if only
     the Application's state file changes.
     """
     changes_by_app: dict[tuple[str, str], list[Change]] = {}
-    for move in done:
+    for move in moves:
         app = move.subscription.application
         changes = changes_by_app.setdefault((app.namespace, app.name), [])
         if move.updates:
@@ -678,22 +705,23 @@ def _named_apps(done: Sequence[Move]) -> list[AppChanges]:
 
 
 def _sentences(
-    done: Sequence[Move],
+    moves: Sequence[Move],
     reasons: Sequence[tuple[tuple[str, str], str, str]],
 ) -> list[str]:
     """Return a sentence about each image, with the reason of its decision, for a commit message.
 
-    `reasons` are those of holds and releases: (Application, what is held, reason). A reason that no
-    sentence contains gets a sentence of its own.
+    `reasons` are those of holds and of their ends: (Application, what is held, reason). A reason
+    that no sentence contains gets a sentence of its own.
     """
     sentences = []
-    for move in done:
+    for move in moves:
         name = move.subscription.application.name
         because = move.decision.because
         sentences.append(f"{name} ({key_of(move.subscription)}): {because}")
 
-    missing = []
-    for (_, name), what, why in reasons:
-        if not any(why in sentence for sentence in sentences):
-            missing.append(f"{name} ({what}): {why}")
-    return list(dict.fromkeys([*sentences, *missing]))
+    missing_reasons = []
+    for (_namespace, name), what, why in reasons:
+        is_mentioned = any(why in sentence for sentence in sentences)
+        if not is_mentioned:
+            missing_reasons.append(f"{name} ({what}): {why}")
+    return list(dict.fromkeys([*sentences, *missing_reasons]))

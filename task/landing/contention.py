@@ -43,7 +43,7 @@ class Contention:
         self._began += paused
 
     def pause(self, why: str = "") -> None:
-        """Log why another attempt is needed, then sleep for a random time before it.
+        """Sleep for a random time before another attempt. `why` is logged first, unless it is "".
 
         Raises `ContendedError` after the deadline.
         """
@@ -65,10 +65,11 @@ def longest_pause(attempts: int, took: float, remaining: float) -> float:
     """Return the longest pause in seconds after this many attempts. The shortest one took `took`
     seconds, and `remaining` seconds are left before the deadline.
 
-    The more races this run has lost, the more writers there are, each about as slow as this run.
-    The pause leaves time for more attempts. Growth rates were simulated for 2 to 50 writers, on two
-    cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
+    The more races this run has lost, the more writers there are, each about as slow as this run. So
+    the pause grows by 20% with each attempt. Growth rates were simulated for 2 to 50 writers, on
+    two cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
     writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
     """
     growing_pause = 3 * took * 1.2 ** min(attempts, 12)
-    return min(growing_pause, LONGEST_PAUSE, remaining / 4)
+    leaves_time = remaining / 4  # for more attempts
+    return min(growing_pause, LONGEST_PAUSE, leaves_time)

@@ -79,11 +79,11 @@ NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
 
 def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
-    """Add to each move the name of the head branch that its commit goes to: the one in the
-    annotation `git-branch`, or the branch of a pull request.
+    """Add to each move (the decision about one image) the name of the head branch that its commit
+    goes to: the one in the annotation `git-branch`, or the branch of a pull request.
 
-    `git-branch` may build the name from the Application's updates. In that case, only updates and a
-    person's requests (`by_hand`) get a name. If the name is invalid, the move becomes an error.
+    A move whose commit goes to the base branch stays the same. If the name is invalid, the move
+    becomes an error. `by_hand` means that a person's command is carried out.
     """
     changes = _changes_by_application(moves)
     with_heads = []
@@ -109,7 +109,7 @@ def name_heads(moves: Sequence[Move], *, by_hand: bool = False) -> list[Move]:
 
 
 def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
-    """Return the changes that the moves make, without duplicates, by Application."""
+    """Return the changes that the moves (decisions) make, without duplicates, by Application."""
     changes: dict[str, list[Change]] = {}
     for move in moves:
         if not move.changes:
@@ -123,7 +123,9 @@ def _changes_by_application(moves: Sequence[Move]) -> dict[str, list[Change]]:
 def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> bool:
     """Return whether a move's commit goes to a head branch, and the branch can be named now.
 
-    A template in `git-branch` needs a change of the Application to build the name from.
+    The name may come from a template in `git-branch`, which is filled in with the Application's
+    changes. So without a change, only a deferred build or a person's command (`by_hand`) gets a
+    name.
     """
     sub = move.subscription
     if not move.decision.branch:  # the base is unknown
@@ -137,7 +139,9 @@ def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> b
 
 
 def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """Return the branch that `git-branch` specifies. Raises `Malformed`."""
+    """Return the branch name that the template in `git-branch` gives for these changes. Raises
+    `Malformed` if the name is invalid, or if a pull request would have the same branch as its base.
+    """
     app = branch_name.AppFields(
         sub.application.name, sub.application.namespace, sub.repo, base, sub.path
     )
@@ -162,8 +166,12 @@ def request_head(sub: Subscription, base: str) -> str:
     group = sub.wishes.group or "image"
     # An Application has one request, no matter which of its images were built. Two Argo CD
     # instances may have Applications with the same name.
-    names = {"repository": repo, "project": app.project, "application": f"{app.key} {sub.home}"}
-    full_name = names.get(group, sub.entry.image.identity)
+    group_names = {
+        "repository": repo,
+        "project": app.project,
+        "application": f"{app.key} {sub.home}",
+    }
+    full_name = group_names.get(group, sub.entry.image.identity)
     short_name = app.name if group == "application" else full_name.rpartition("/")[2]
 
     flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")
@@ -187,17 +195,18 @@ def requests_of(
 ) -> tuple[dict[str, Request], list[Move]]:
     """Find the newest pull request of each head branch that has or may get one.
 
-    Return the requests by head branch, and the moves. A move becomes an error if its branch needs a
-    request, but the Git host is unknown. `plan` does not query the host.
+    `decided` has the run's asks with their moves (the decisions). Return the requests by head
+    branch, and the moves. A move becomes an error if its branch needs a request, but the Git host
+    is unknown. `plan` does not query the host.
     """
     requests: dict[str, Request] = {}
     errors_of_host: dict[str, TaskError] = {}  # by head branch
     moves = [move for _, move in decided]
     repo = moves[0].subscription.repo if moves else ""
-    for head in _proposing_heads(decided, base, job.intent):
+    for head in _heads_with_requests(decided, base, job.intent):
         try:
             if job.dry:
-                world.check_forge(repo)
+                world.check_forge(repo)  # raises the same error as `forge`
                 continue
             forge = world.forge(repo)
         except TaskError as error:
@@ -216,9 +225,9 @@ def requests_of(
 
 
 def _request_at(forge: Host, base: Snapshot, head: str) -> Request:
-    """Return the newest pull request of a head branch, or the error if the Git host is down.
+    """Return the newest pull request of a head branch, or the error of the Git host.
 
-    With the error, the branch can still be pushed, so no change is lost, and the next run opens the
+    After an error, the branch can still be pushed, so no change is lost, and the next run opens the
     request.
     """
     try:
@@ -227,27 +236,30 @@ def _request_at(forge: Host, base: Snapshot, head: str) -> Request:
         return Request(forge, error=error)
 
 
-def _proposing_heads(
+def _heads_with_requests(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
-    """Return the names of the head branches that have or may get a pull request.
+    """Return the names of the head branches that have a pull request or may get one, as the keys of
+    a dictionary, in order.
 
-    These are the branches of updates whose Applications use pull requests, and the other branches
-    that the run affects and that have a request or a build of such an Application.
+    `decided` has the run's asks with their moves (the decisions). First come the branches of the
+    moves that use pull requests. Then come the other branches that the run affects, if their list
+    of waiting builds has a request, or a build of an image that uses requests.
     """
-    proposing = [move for _, move in decided if move.subscription.pull_request]
+    moves_with_request = [move for _, move in decided if move.subscription.pull_request]
     heads: dict[str, None] = {}
-    for move in proposing:
-        if move.decision.head not in ("", base.branch):
+    for move in moves_with_request:
+        is_head_branch = move.decision.head not in ("", base.branch)
+        if is_head_branch:
             heads[move.decision.head] = None
 
-    touched = touched_heads(decided, base, intent)
-    proposed_keys = {key_of_entry(move.subscription) for move in proposing}
+    affected_heads = touched_heads(decided, base, intent)
+    keys_with_request = {key_of_entry(move.subscription) for move in moves_with_request}
     for stored_list in lists_in(base.memory_files):
-        if stored_list.head not in touched:
+        if stored_list.head not in affected_heads:
             continue
-        lists_proposed_build = any(build.key in proposed_keys for build in stored_list.builds)
-        if stored_list.request or lists_proposed_build:
+        uses_requests = any(build.key in keys_with_request for build in stored_list.builds)
+        if stored_list.request or uses_requests:
             heads.setdefault(stored_list.head)
     return heads
 
@@ -259,7 +271,8 @@ def _newest_request(forge: Host, base: Snapshot, head: str) -> Proposed | None:
     hosts retarget only the open ones.)
     """
     newest = forge.find(base.branch, head)
-    if newest or not base.renamed_from:
+    was_renamed = bool(base.renamed_from)
+    if newest or not was_renamed:
         return newest
     of_old_name = forge.find(base.renamed_from, head)
     if of_old_name is None or of_old_name.state == "open":
@@ -314,11 +327,11 @@ def touched_heads(
     decided: Sequence[Decided], base: Snapshot, intent: Intent | None
 ) -> dict[str, None]:
     """Return the names of the head branches (the branches of pull requests) that these decisions
-    affect.
+    affect, as the keys of a dictionary, in order.
 
     These are the branches that commits go to. A person's hold or rollback also affects every other
-    branch where a build of the image is waiting, and a rollback of a promotion's source affects
-    those where the promotion is waiting.
+    branch where a build of the image is waiting. If the source of a promotion now has another
+    version, the branches where the promotion is waiting are affected too.
     """
     heads: dict[str, None] = {}
     for _, move in decided:
@@ -331,6 +344,7 @@ def touched_heads(
         keys_by_hand = {key_of_entry(ask.subscription) for ask, _ in decided}
     for stored_list in lists_in(base.memory_files):
         for build in stored_list.builds:
+            # `withdrawn` returns the reason why a waiting promotion is obsolete, or ""
             if build.key in keys_by_hand or withdrawn(build, decided):
                 heads.setdefault(stored_list.head)
                 break
@@ -355,13 +369,13 @@ def lists_in(memory_files: Files) -> list[WaitingList]:
 
 
 def memory_branch_warnings(base: Snapshot) -> list[Problem]:
-    """Return the warnings about the memory branch, which stores a base branch's holds and lists of
-    waiting builds.
+    """Return the warnings about the memory branch, which stores a base branch's holds (orders that
+    keep a version) and its lists of waiting builds.
 
     There is a warning if no known key has signed it, if the config changes its name, and for each
     memory branch that is left over from a deleted base branch.
     """
-    own = memory_branch(base.repo, base.branch, base.prefix)
+    own = memory_branch(base.repo, base.branch, base.prefix)  # the name of this base's own one
     problems: list[Problem] = []
     if base.unsigned:
         hint = (
@@ -390,15 +404,15 @@ def memory_branch_warnings(base: Snapshot) -> list[Problem]:
 def read_heads(
     batch: Batch, base: Snapshot, moves: Sequence[Move], job: Job, world: World
 ) -> tuple[dict[str, HeadBranch], list[Move]]:
-    """Read the head branches that the run affects, with their lists of waiting builds and their
-    pull requests.
+    """Read the head branches (the branches of pull requests) that the run affects, with their lists
+    of waiting builds and their pull requests.
 
-    `moves` contains one move for each of `batch.asks`, in the same order. Return the head branches
-    by name, and the moves. A move becomes an error if no request can be opened for it, or if the
-    list of its head branch cannot be read.
+    `moves` contains one move (decision) for each of `batch.asks`, in the same order. Return the
+    head branches by name, and the moves. A move becomes an error if no request can be opened for
+    it, or if the list of its head branch cannot be read.
     """
-    pairs = list(zip(batch.asks, moves, strict=True))
-    requests, moves = requests_of(pairs, base, job, world)
+    asks_with_moves = list(zip(batch.asks, moves, strict=True))
+    requests, moves = requests_of(asks_with_moves, base, job, world)
     decided = list(zip(batch.asks, moves, strict=True))
     heads: dict[str, HeadBranch] = {}
     errors_of_lists: dict[str, TaskError] = {}  # by head branch
@@ -414,9 +428,9 @@ def read_heads(
         heads[name] = head
 
     # other branches that are out of date
-    heads |= _still_open(heads, batch, base, job, world)
-    heads |= _renamed(heads, batch, base, job, world)
-    heads |= _overtaken(heads, batch, base, job, world)
+    heads |= _heads_to_close(heads, batch, base, job, world)
+    heads |= _renamed_heads(heads, batch, base, job, world)
+    heads |= _outdated_heads(heads, batch, base, job, world)
 
     moves_or_errors = []
     for move in moves:
@@ -428,10 +442,12 @@ def read_heads(
 def _read_head(
     stored_list: WaitingList, batch: Batch, base: Snapshot, request: Request | None
 ) -> HeadBranch:
-    """Read a head branch from Git, and leave out of its list the builds that are no longer waiting.
+    """Read a head branch from Git, and leave out of its list the builds that are no longer waiting
+    (merged or declined).
 
     The branch is ours if its commit has the tree and the parent that the list records. So it stays
-    ours if somebody signs the commit or rewords its message.
+    ours if somebody signs the commit or rewords its message. A branch that does not exist or has no
+    commit of its own also counts as ours.
     """
     name = stored_list.head
     branch = batch.repository.head(name)
@@ -439,37 +455,37 @@ def _read_head(
 
     # Whose branch is it? The run replaces only its own.
     has_our_commit = branch is not None and stored_list.is_our_commit(branch.tree, branch.parent)
-    unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
+    is_unnamed = has_our_commit and not _may_be_ours(stored_list, batch, base)
     # it has our name, but no commit of its own
     is_empty = branch is not None and branch.tip == base.tip and has_our_prefix(name, base.prefix)
-    is_ours = branch is None or is_empty or (has_our_commit and not unnamed)
+    is_ours = branch is None or is_empty or (has_our_commit and not is_unnamed)
 
-    merged = _is_merged(stored_list, branch, newest, batch.repository, base)
+    is_merged = _is_merged(stored_list, branch, newest, batch.repository, base)
     request_now = KnownRequest(newest.number, newest.url, newest.state) if newest else None
     waiting_list = updated_list(
-        stored_list, absent=branch is None, merged=merged, request=request_now
+        stored_list, absent=branch is None, merged=is_merged, request=request_now
     )
     head = HeadBranch(
-        stored_list,
-        waiting_list,
-        branch,
+        stored_list=stored_list,
+        waiting_list=waiting_list,
+        branch=branch,
         request=request,
         ours=is_ours,
-        unnamed=unnamed,
-        merged=merged,
+        unnamed=is_unnamed,
+        merged=is_merged,
     )
     if waiting_list.arrived or not head.as_listed:
         return head
-    # the commit that an earlier run may not have pushed is there
+    # An earlier run did not know whether its commit had arrived. It is there.
     return replace(head, waiting_list=replace(waiting_list, arrived=True, replaces=None))
 
 
 def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool:
-    """Return whether a list's branch can be ours: its name has our prefix, or an Application has
-    the name in `git-branch`.
+    """Return whether the branch of a list (of waiting builds) can be ours: its name has our prefix,
+    or an Application that was read has the name in `git-branch`.
 
-    Otherwise, anyone who can push to the memory branch could have any branch replaced or deleted,
-    by recording its tree in a list.
+    Without this check, anyone who can push to the memory branch could have any branch replaced or
+    deleted, by recording its tree in a list.
     """
     name = stored_list.head
     if name == base.branch:
@@ -483,7 +499,8 @@ def _may_be_ours(stored_list: WaitingList, batch: Batch, base: Snapshot) -> bool
 
 
 def _may_be_named(name: str, template: str) -> bool:
-    """Return whether a template such as `update-{{ .Name }}-x` can render this branch name.
+    """Return whether a template such as `update-{{ .Name }}-x` can render this branch name, such as
+    `update-web-x`.
 
     Each action in braces may stand for any text. The template is not turned into a regular
     expression, because many actions in an annotation would make it very slow.
@@ -509,7 +526,9 @@ def asked_subscriptions(batch: Batch) -> list[Subscription]:
 
 
 def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
-    """Return a warning for each list whose branch may be someone else's."""
+    """Return a warning for each head branch that matches its list of waiting builds, but may be
+    someone else's, because no Application uses its name.
+    """
     hint = "delete the branch if it is an old head branch; otherwise, find out who wrote the list"
     problems = []
     for name, head in heads.items():
@@ -521,13 +540,13 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
     return problems
 
 
-def _still_open(
+def _heads_to_close(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches whose pull request an earlier run wanted to close, but could not.
+    """Return the head branches whose pull request an earlier run wanted to close, but could not. No
+    builds are waiting there.
 
-    `heads` are the branches that have already been read. No builds are waiting on the returned
-    ones.
+    `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
     """
     unclosed: dict[str, HeadBranch] = {}
     for stored_list in lists_in(base.memory_files):
@@ -545,14 +564,14 @@ def _still_open(
     return unclosed
 
 
-def _renamed(
+def _renamed_heads(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
     """Move builds from head branches with an old name to those with the new name.
 
     The name changes if the base was renamed, or if the config now groups the images differently.
-    `heads` are the branches that have already been read. Return the changed branches: each old one,
-    and its heir, which now has the builds of both.
+    `heads` are the branches that have already been read. Return the changed branches by name: each
+    old one, and its heir (the one with the new name), which now has the builds of both.
     """
     new_names = _request_heads_by_entry(batch, base)
     renamed: dict[str, HeadBranch] = {}
@@ -564,21 +583,22 @@ def _renamed(
         if len(names_of_builds) != 1:  # there are no builds, or they are split up
             continue
         new_name = names_of_builds.pop()
+        # an earlier round of this loop may already have added builds to it
         heir = renamed.get(new_name) or heads.get(new_name)
         if heir is None:
             continue
-        old = _head_with_request(stored_list, batch, base, job, world)
-        if not old.ours or not heir.ours:
+        old_head = _head_with_request(stored_list, batch, base, job, world)
+        if not old_head.ours or not heir.ours:
             continue
-        both = _with_entries_of(heir.waiting_list, old.waiting_list)
-        renamed[new_name] = replace(heir, waiting_list=both)
-        renamed[old_name] = replace(old, instead=new_name)
+        merged_list = _with_entries_of(heir.waiting_list, old_head.waiting_list)
+        renamed[new_name] = replace(heir, waiting_list=merged_list)
+        renamed[old_name] = replace(old_head, instead=new_name)
     return renamed
 
 
 def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]:
-    """Return the current name of the head branch of each image whose updates are proposed in a
-    pull request, unless `git-branch` sets the name.
+    """Return the name that each image's head branch (the branch of a pull request) has by the
+    current config. Images whose `git-branch` sets the name are left out.
     """
     names: dict[BuildKey, str] = {}
     for ask in batch.asks:
@@ -590,21 +610,21 @@ def _request_heads_by_entry(batch: Batch, base: Snapshot) -> dict[BuildKey, str]
     return names
 
 
-def _with_entries_of(heir: WaitingList, old: WaitingList) -> WaitingList:
-    """Add an old list's entries to the heir's list. If both have a build for the same entry, the
-    heir's build stays.
+def _with_entries_of(heir: WaitingList, old_list: WaitingList) -> WaitingList:
+    """Return the list of the new branch (`heir`) with the entries of the old branch's list added.
+    If both have a build for the same image, the heir's build stays.
     """
     keys_of_heir = {build.key for build in heir.builds}
-    added_builds = [build for build in old.builds if build.key not in keys_of_heir]
-    releases = dict.fromkeys((*heir.releases, *old.releases))
+    added_builds = [build for build in old_list.builds if build.key not in keys_of_heir]
+    releases = dict.fromkeys((*heir.releases, *old_list.releases))
     return replace(heir, builds=(*heir.builds, *added_builds), releases=tuple(releases))
 
 
-def _overtaken(
+def _outdated_heads(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return other head branches where an outdated build is waiting: the base branch already has
-    it, or has a newer one.
+    """Return other head branches (branches of pull requests) where an outdated build is waiting:
+    the base branch already has it, or has a newer one.
 
     `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
     """
@@ -622,12 +642,14 @@ def _overtaken(
             continue
         subs = [known_subscription(build) for build in stored_list.builds]
         builds_with_subs = zip(stored_list.builds, subs, strict=True)
-        if not any(overtaken(base, build, sub) for build, sub in builds_with_subs):
+        any_outdated = any(overtaken(base, build, sub) for build, sub in builds_with_subs)
+        if not any_outdated:
             continue
         uses_requests = any(sub and sub.pull_request for sub in subs)
         has_our_name = has_our_prefix(name, base.prefix)
+        may_have_request = stored_list.request is not None or has_our_name or uses_requests
         with suppress(TaskError):  # without a token for the Git host, leave this to another run
-            if stored_list.request or has_our_name or uses_requests:
+            if may_have_request:
                 outdated[name] = _head_with_request(stored_list, batch, base, job, world)
             else:
                 outdated[name] = _read_head(stored_list, batch, base, None)
@@ -635,8 +657,10 @@ def _overtaken(
 
 
 def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
-    """Return the places in a base branch's files that show whether the base already has the builds
-    that are waiting on its head branches.
+    """Return the places (files or folders) of a base branch that show whether it already has the
+    builds that are waiting on its head branches.
+
+    `memory_files` has the lists of those builds. Only the first `MOST_PLACES` builds count.
     """
     builds: list[ListedBuild] = []
     for stored_list in lists_in(memory_files):
@@ -652,7 +676,9 @@ def places_of_lists(memory_files: Files, repo: str, branch: str) -> list[Place]:
 def _head_with_request(
     stored_list: WaitingList, batch: Batch, base: Snapshot, job: Job, world: World
 ) -> HeadBranch:
-    """Return a list's head branch with its pull request. `plan` does not query the Git host."""
+    """Return the head branch that a list of waiting builds belongs to, with its pull request.
+    `plan` does not query the Git host.
+    """
     request = None
     if not job.dry:
         forge = world.forge(batch.asks[0].subscription.repo)
@@ -667,10 +693,11 @@ def _is_merged(
     repository: Repository,
     base: Snapshot,
 ) -> bool:
-    """Return whether a head branch was merged with the listed builds since the last run, even if
-    the base has changed since.
+    """Return whether a head branch was merged with the builds in its list since the last run, even
+    if the base has changed since.
 
-    `branch` is None if the branch no longer exists, and `newest` is its newest pull request.
+    `branch` is None if the branch no longer exists, and `newest` is its newest pull request, or
+    None without one.
     """
     if not stored_list.proposes_anything:
         return False
@@ -679,7 +706,7 @@ def _is_merged(
 
     was_open = stored_list.request is None or stored_list.request.state == "open"
     if newest and newest.state == "merged" and was_open:
-        # Commits pushed after the merge are not part of it.
+        # Commits pushed after the merge are not part of it. "" means that the commit is unknown.
         return branch is None or newest.head_commit in ("", branch.tip)
     if newest is not None or branch is None:
         return False
@@ -688,10 +715,11 @@ def _is_merged(
 
 
 def _foreign_branch_with_files(head: HeadBranch, batch: Batch, moves: Sequence[Move]) -> HeadBranch:
-    """Read the files of a head branch that someone else has pushed to.
+    """Return a head branch that someone else has pushed to, with its files.
 
-    They are the files that its asks and its waiting builds need, its config, and the public keys
-    that the config names. `moves` has the decision about each ask of the batch.
+    Those are the files that are needed to decide its asks (this run's new builds) and its waiting
+    builds, its config, and the public keys that the config names. `moves` has the decision about
+    each of `batch.asks`, in the same order.
     """
     if head.branch is None:
         return head
@@ -725,7 +753,8 @@ def decided_on_foreign_branch(
     facts: Facts,
     gather: Gather,
 ) -> dict[Identity, Move]:
-    """Decide these asks again, on a head branch that someone else has pushed to.
+    """Decide these asks (images with new builds) again, on a head branch that someone else has
+    pushed to.
 
     `decided` has each ask for the branch, with its decision on the base. An image's current version
     is the one on the head branch, but the holds and the config rules of both branches apply. Return
@@ -733,7 +762,7 @@ def decided_on_foreign_branch(
     """
     view = _view_of_foreign_branch(head, base, [ask for ask, _ in decided])
     moves: dict[Identity, Move] = {}
-    governed_asks: list[Decided] = []
+    governed_asks: list[Decided] = []  # with the config of both branches applied
     for ask, move in decided:
         if move.decision.verdict == "error":
             continue
@@ -750,8 +779,8 @@ def decided_on_foreign_branch(
 
 
 def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Move:
-    """Combine the decisions about the same ask on someone else's head branch (`on_view`) and on the
-    base branch (`on_base`).
+    """Combine two decisions about the same ask: on someone else's head branch (`on_view`, decided
+    on the files in `view`), and on the base branch (`on_base`).
 
     The verdict is the one on the head branch. The current version is the one on the base.
     """
@@ -771,8 +800,8 @@ def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Mo
 def decided_after(
     base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide these asks again, on `base` as it will be when the holds have ended that their head
-    branch ends.
+    """Decide these asks (images with new builds) for a head branch again. `base` is the base branch
+    as it will be after the merge, without the holds that the merge ends.
 
     `decided` has each ask for the branch, with its earlier decision. Return the new decisions by
     ask. Asks whose decision was already an error are left out.
@@ -791,8 +820,8 @@ def decided_after(
 def _with_facts_of(
     view: Snapshot, decided: Sequence[Decided], facts: Facts, gather: Gather
 ) -> Facts:
-    """Add the facts that are needed to decide these asks on the files in `view`. What was looked up
-    before stays.
+    """Return `facts` (what was looked up before, such as registries' answers) with those added that
+    are needed to decide these asks on the files in `view`.
     """
     more = gather(view, [ask for ask, _ in decided])
     return replace(
@@ -805,11 +834,11 @@ def _with_facts_of(
 def without_finished_rollbacks(
     heads: Iterable[HeadBranch], base: Snapshot, decided: Sequence[Decided]
 ) -> tuple[Files, list[Problem]]:
-    """End the holds of rollbacks that wait in a pull request which a person has closed or merged.
+    """End the holds of rollbacks whose pull request a person has closed or merged.
 
-    A rollback also holds the image, so that no new build undoes it. While the rollback is waiting
-    on a head branch, its hold is on the memory branch. After the merge, the hold is on the base,
-    where people can end it.
+    A rollback also sets a hold (an order that keeps the version), so that no new build undoes it.
+    While the rollback is waiting on a head branch, its hold is on the memory branch. After the
+    merge, the hold is on the base, where people can end it.
 
     Return the memory branch's files without the ended holds, and a warning for each rollback whose
     request was closed.
@@ -825,7 +854,7 @@ def without_finished_rollbacks(
             subs[key_of_entry(sub)] = sub
 
     finished: dict[str, set[str]] = {}  # image keys, by state file
-    problems: dict[Problem, None] = {}
+    problems: dict[Problem, None] = {}  # a dictionary, to leave out duplicates
     for entry, sub in subs.items():
         head, build = waiting_rollbacks.get(entry, (None, None))
         path = state_path(sub)
@@ -845,9 +874,9 @@ def without_finished_rollbacks(
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:
-    """Return whether the waiting build is this rollback."""
-    meant = build.rollback if build else None
-    return meant is not None and alike(rollback, meant)
+    """Return whether the waiting build, if any, is this rollback (a change to an older version)."""
+    waiting_rollback = build.rollback if build else None
+    return waiting_rollback is not None and alike(rollback, waiting_rollback)
 
 
 def _warn_of_declined(head: HeadBranch, sub: Subscription, hold: Hold) -> Problem:
@@ -866,11 +895,11 @@ def _is_declined(head: HeadBranch, sub: Subscription) -> bool:
 def _is_on_base(
     base: Snapshot, sub: Subscription, file: str, rollback: Meant, head: HeadBranch | None
 ) -> bool:
-    """Return whether a rollback was merged.
+    """Return whether a rollback (a change to an older version) was merged into the base branch.
 
-    `head` is the head branch where it was waiting, if known. The rollback was merged if that branch
-    was. It also was if the base has its version, and either the base's state file has the rollback,
-    or the head branch no longer exists.
+    `head` is the head branch where it was waiting, if known, and `file` is the write-back file. The
+    rollback was merged if that branch was. It also was if the base has its version, and either the
+    base's state file has the rollback, or the head branch no longer exists.
     """
     if head is not None and head.merged:
         return True
@@ -896,15 +925,15 @@ def declined_in(memory_files: Files, heads: Mapping[str, HeadBranch]) -> list[De
     """
     lists = {stored_list.head: stored_list for stored_list in lists_in(memory_files)}
     lists |= {name: head.waiting_list for name, head in heads.items()}
-    declined: list[DeclinedBuild] = []
+    declined_builds: list[DeclinedBuild] = []
     for waiting_list in lists.values():
-        declined += waiting_list.declined
-    return declined
+        declined_builds += waiting_list.declined
+    return declined_builds
 
 
 def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World) -> Move:
-    """Return the move, or a refusal if it would propose a build again that a person has declined by
-    closing its pull request, or an older build than that one.
+    """Return the move (the decision about one image), or a refusal if it would propose a build that
+    a person has declined by closing its pull request, or an older build than that one.
     """
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
@@ -917,12 +946,14 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
 
 
 def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
-    """Return the move, or a refusal if its build is the declined one or an older one."""
+    """Return the move (the decision about one image), or a refusal if its build is the declined one
+    or an older one. A build is declined if a person closes its pull request.
+    """
     policy = move.subscription.policy
     candidate = move.decision.candidate
-    closed = declined.written
-    offered = Written(candidate.tag, candidate.digest, move.build)
-    if offered.version == closed.version:
+    declined_build = declined.written
+    new_build = Written(candidate.tag, candidate.digest, move.build)
+    if new_build.version == declined_build.version:
         because = (
             f"{declined.url}: a person closed the request for this build;"
             " a newer build will open another request"
@@ -931,15 +962,15 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
 
     ancestry: dict[tuple[str, str, str], str] = {}  # which of two source commits is newer
     # Ordered tags decide without the source commits, unless the tags are the same.
-    tags_decide = rules_of(policy).ordered and offered.tag != closed.tag
+    tags_decide = rules_of(policy).ordered and new_build.tag != declined_build.tag
     if not tags_decide:
-        pair = commits(offered.build, closed.build)
+        pair = commits(new_build.build, declined_build.build)
         if pair:
             ancestry[pair] = world.ancestry(*pair)
-    reason = why_older(offered, closed, policy, ancestry)
-    if not reason:
+    reason = why_older(new_build, declined_build, policy, ancestry)
+    if not reason:  # it is newer
         return move
-    because = f"{declined.url}: a person closed the request for {closed.version}: {reason}"
+    because = f"{declined.url}: a person closed the request for {declined_build.version}: {reason}"
     return move.without_effect(Verdict("refuse", "superseded", because))
 
 
@@ -950,36 +981,38 @@ def _also_governed(
     view: Snapshot,
     terms: Terms,
 ) -> Ask:
-    """Apply the configs of both branches to an ask whose commit goes to a head branch that someone
-    else has pushed to. For each file that changes there, the stricter setting wins.
+    """Apply the configs of both branches to an ask (an image with a new build) whose commit goes to
+    a head branch that someone else has pushed to. For each file that changes there, the stricter
+    setting wins.
 
-    Raises `TargetError` if the head branch's config is invalid or requires a pull request.
+    `view` has the files of the head branch. Raises `TargetError` if the head branch's config is
+    invalid or requires a pull request.
     """
-    asked = ask.subscription
+    asked_sub = ask.subscription
     name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(view, sub, terms)
 
-    (by_head,) = governed([asked], config_in(head.files), terms.now, changed)
-    if by_head.pull_request and not asked.pull_request:
+    (by_head,) = governed([asked_sub], config_in(head.files), terms.now, changed)
+    if by_head.pull_request and not asked_sub.pull_request:
         message = f"the config on {name} requires a pull request"
         hint = f"use {name} before the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
     # if the base requires more proofs for a file that only this branch has, the edit is refused
-    governed_by_base = governed([asked], config_in(base.files), terms.now, changed)
+    governed_by_base = governed([asked_sub], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
 
     with of_config():
-        demands = (*asked.demands, *with_all_keys(by_head, head.files).demands)
-    strictest = _with_strictest_settings(asked, by_base, by_head)
+        demands = (*asked_sub.demands, *with_all_keys(by_head, head.files).demands)
+    strictest = _with_strictest_settings(asked_sub, by_base, by_head)
     return replace(ask, subscription=replace(strictest, demands=tuple(dict.fromkeys(demands))))
 
 
 def _with_strictest_settings(
     asked: Subscription, by_base: Subscription, by_head: Subscription
 ) -> Subscription:
-    """Return a subscription (`asked`) with the strictest settings of its three versions: as it was,
+    """Return a subscription with the strictest settings of its three versions: as it was (`asked`),
     with the base's config, and with the head branch's config.
     """
     versions = (asked, by_base, by_head)
@@ -1006,19 +1039,19 @@ def _with_strictest_settings(
 def _view_of_foreign_branch(head: HeadBranch, base: Snapshot, asks: Collection[Ask]) -> Snapshot:
     """Return a snapshot of a head branch that someone else has pushed to.
 
-    It has the files of that branch, but the holds and memories of both the base and the memory
-    branch.
+    It has the files of that branch. Its memory files are the state files (holds, and the newest
+    written builds) of these asks, as on the base and on the memory branch together.
     """
     memory_files = dict(base.memory_files)
     for path in {state_path(ask.subscription) for ask in asks}:
         on_base = own_states(base.files, path)
         on_memory_branch = own_states(base.memory_files, path)
-        both: dict[str, State] = {}
+        merged_states: dict[str, State] = {}  # by write-back file
         for file in (*on_base, *on_memory_branch):
             state_on_base = on_base.get(file, State())
             state_on_memory_branch = on_memory_branch.get(file, State())
-            both[file] = merged(state_on_base, state_on_memory_branch)
-        memory_files[path] = File(write_state("", both))
+            merged_states[file] = merged(state_on_base, state_on_memory_branch)
+        memory_files[path] = File(write_state("", merged_states))
     return replace(
         base, branch=head.name, tip=head.tip, files=head.files, memory_files=memory_files
     )

@@ -17,7 +17,7 @@ REGULAR = "100644"  # the mode of a file
 
 @dataclass(frozen=True)
 class Lists:
-    """The lists before and after a run."""
+    """The lists of the builds waiting on head branches, before and after a run."""
 
     before_run: Mapping[str, WaitingList]  # by head branch, as on the memory branch
     after_run: Mapping[str, WaitingList]
@@ -37,17 +37,18 @@ class Lists:
         """Return the lists of waiting builds as they will be after the prepared commits have
         landed.
 
-        `head_fates` has what became of the builds that were waiting on each head branch.
+        `head_fates` has what became of the builds that were waiting on each head branch (the branch
+        of a pull request).
         """
         commits = {commit.changeset.head: commit for commit in prepared.commits}
         after_run: dict[str, WaitingList] = {}
-        closing: dict[str, str] = {}
+        closing: dict[str, str] = {}  # the reason for closing each obsolete request
         for name, head in heads.items():
             commit = commits.get(name)
-            of_head = head_fates[name]
+            fates_on_head = head_fates[name]
             unwritten = [undecided.list_entry for undecided in prepared.unwritten.get(name, ())]
-            waiting_list = _list_after(head, commit, unwritten, of_head, base, now)
-            because = _why_closed(head, waiting_list, of_head, base)
+            waiting_list = _list_of_head_after(head, commit, unwritten, fates_on_head, base, now)
+            because = _why_closed(head, waiting_list, fates_on_head, base)
             if because is not None:
                 closing[name] = because
                 waiting_list = replace(waiting_list, closing=because)
@@ -58,21 +59,29 @@ class Lists:
             after_run[name] = waiting_list
         before_run = {name: head.stored_list for name, head in heads.items()}
         instead = {name: head.instead for name, head in heads.items() if head.instead}
-        return cls(before_run, after_run, frozenset(commits), instead, closing)
+        return cls(
+            before_run=before_run,
+            after_run=after_run,
+            with_commit=frozenset(commits),
+            instead=instead,
+            closing=closing,
+        )
 
     def of(self, name: str) -> WaitingList:
         """Return a head branch's list."""
         return self.after_run[name]
 
     def without_commits(self, files: Files) -> Files:
-        """Add to the memory branch's files the changed lists that are not pushed together with a
-        commit on a head branch.
+        """Return the memory branch's files with the changed lists that are not pushed together with
+        a commit on a head branch.
         """
-        pushed_later = set(self.with_commit)
+        # head branches whose list is pushed with a commit on them, or on the branch that gets
+        # their builds
+        heads_pushed_later = set(self.with_commit)
         for name in self.with_commit:
-            pushed_later.update(old_list.head for old_list in self.moved_to(name))
+            heads_pushed_later.update(old_list.head for old_list in self.moved_to(name))
         for name, waiting_list in self.after_run.items():
-            if name not in pushed_later and self.news(waiting_list):
+            if name not in heads_pushed_later and self.news(waiting_list):
                 files = with_list(files, waiting_list)
         return files
 
@@ -94,7 +103,7 @@ class Lists:
         )
 
 
-def _list_after(
+def _list_of_head_after(
     head: HeadBranch,
     commit: PreparedCommit | None,
     unwritten: Sequence[ListedBuild],
@@ -123,9 +132,10 @@ def _why_closed(
 ) -> str | None:
     """Return the reason for closing a head branch's pull request, or None to leave it open.
 
-    The reason may be "". `after_run` is the branch's list after the run.
+    The reason may be "". `after_run` is the branch's list after the run, and `of_head` has what
+    became of the builds that were waiting before it.
     """
-    if head.instead:
+    if head.instead:  # another head branch has its builds now
         if base.renamed_from:
             return f"its base is now named {base.branch}"
         return f"its builds are now proposed on {head.instead}"  # regrouped by the config
@@ -137,10 +147,10 @@ def _why_closed(
 
 
 def strange_in(memory_files: Files) -> list[str]:
-    """Return the paths of the files on a memory branch that no run has written.
+    """Return the paths of the files on a memory branch that no run has written: everything except
+    state files and regular files with a list.
 
-    They are left out of our signed commits. State files are never left out, even unreadable ones,
-    because they may contain a hold.
+    State files always count as ours, even unreadable ones, because they may contain a hold.
     """
     strange_paths = []
     for path, file in sorted(memory_files.items()):
@@ -163,7 +173,9 @@ def with_lists_of(states: Files, lists: Files) -> Files:
 
 
 def with_list(files: Files, waiting_list: WaitingList) -> Files:
-    """Add a list to the memory branch's files, or remove it if it is empty."""
+    """Return the memory branch's files with this list of waiting builds, or without its file if the
+    list is empty.
+    """
     path = list_path(waiting_list.head)
     changed = dict(files)
     if waiting_list.empty:

@@ -39,8 +39,8 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
     An ask is one image of an Application, with the builds that this run offers for it. A failure
     does not affect the other Applications.
     """
-    outcomes: list[Outcome] = []
-    watched: list[_Undoable] = []
+    outcomes: list[Outcome] = []  # one for each ask
+    watched: list[_WatchedImage] = []
     for number, ask in enumerate(asks):
         first_patch = partial(_patch_first, ask, number, job, world)
         outcome, newly_watched = _without_errors(ask, job, first_patch)
@@ -49,34 +49,34 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
 
     while watched:
         world.sleep(LOOK)
-        still_watched: list[_Undoable] = []
-        for undoable in watched:
-            live_image = _read_again(undoable, world)
-            if live_image is None:  # the image was written, so the decision stays an update
+        still_watched: list[_WatchedImage] = []
+        for watched_image in watched:
+            live_image = _image_now(watched_image, world)
+            if live_image is None:  # it cannot be read; it was written, so it counts as updated
                 continue
-            image = undoable.decision.candidate
+            image = watched_image.decision.candidate
             is_still_set = (live_image.tag, live_image.digest) == (image.tag, image.digest)
             if is_still_set:
-                if world.now() < undoable.until:
-                    still_watched.append(undoable)
+                if world.now() < watched_image.until:
+                    still_watched.append(watched_image)
                 continue
-            next_patch = partial(_patch_again, undoable, job, world)
-            outcome, newly_watched = _without_errors(undoable.ask, job, next_patch)
-            outcomes[undoable.number] = outcome
+            next_patch = partial(_patch_again, watched_image, job, world)
+            outcome, newly_watched = _without_errors(watched_image.ask, job, next_patch)
+            outcomes[watched_image.number] = outcome
             still_watched += newly_watched
         watched = still_watched
     return reduce(Outcome.plus, outcomes, Outcome())
 
 
-def _read_again(undoable: _Undoable, world: World) -> Reading | None:
-    """Return the image that a live Application has now. If it cannot be read, log a warning and
-    return None.
+def _image_now(watched: _WatchedImage, world: World) -> Reading | None:
+    """Return the image that a live Application (in the cluster) has now. If it cannot be read, log
+    a warning and return None.
     """
-    sub = undoable.ask.subscription
+    sub = watched.ask.subscription
     try:
-        _manifest, _version, live_image = said_live(sub, undoable.api)
+        _manifest, _version, live_image = said_live(sub, watched.api)
     except TaskError as error:
-        image = undoable.decision.candidate.reference
+        image = watched.decision.candidate.reference
         app = sub.application.key
         message = f"{app}: cannot tell whether {image} is still set: {error.message}"
         world.log("warning", message)
@@ -85,7 +85,7 @@ def _read_again(undoable: _Undoable, world: World) -> Reading | None:
 
 
 @dataclass(frozen=True)
-class _Undoable:
+class _WatchedImage:
     """An image written through an API that allows others to overwrite it unnoticed."""
 
     ask: Ask
@@ -96,16 +96,16 @@ class _Undoable:
     until: float  # when to stop watching
 
 
-_Result = tuple[Decision, list[_Undoable]]
+_Result = tuple[Decision, list[_WatchedImage]]
 
 
 def _without_errors(
     ask: Ask,
     job: Job,
     work: Callable[[], _Result],
-) -> tuple[Outcome, list[_Undoable]]:
-    """Call `work`, and return its decision as an outcome, with the images to watch. An error
-    becomes the ask's decision.
+) -> tuple[Outcome, list[_WatchedImage]]:
+    """Call `work`, which decides and patches one ask. Return its decision as an outcome, and the
+    images to watch. An error becomes the ask's decision.
     """
     try:
         decision, watched = work()
@@ -116,13 +116,15 @@ def _without_errors(
 
 
 def _patch_first(ask: Ask, number: int, job: Job, world: World) -> _Result:
-    """Patch the Application for the first time, unless the ask is refused without reading it.
+    """Patch the live Application of an ask (one image, with the builds offered for it) for the
+    first time, unless the ask can be decided without reading it.
 
-    Raises `TaskError`, also if Applications are not live.
+    Return the decision, and the images to watch. Raises `TaskError`, also for a person's command,
+    and if Applications come from files. `number` is the ask's index.
     """
-    refusal = settled_without_git(ask, job.terms)
-    if refusal:
-        return refusal, []
+    decision = settled_without_git(ask, job.terms)
+    if decision:
+        return decision, []
     if ask.intent:
         raise SourceError(
             "with write-back-method argocd, there is nothing in Git to hold or roll back",
@@ -150,36 +152,48 @@ def _patch_until_deadline(
     """Read the live Application, decide, and patch it. If someone else changes it in between, retry
     until the deadline.
 
-    Return the decision, and what to watch: the image, if others may overwrite it unnoticed.
+    Return the decision, and the images to watch: the one that was written, if others may overwrite
+    it unnoticed.
     """
     while True:
         contention.begin()
         try:
-            decision, until = _attempt(ask, job, api, world, contention)
+            decision, watch_until = _attempt_patch(ask, job, api, world, contention)
         except Outpaced:
-            contention.pause()
+            contention.pause()  # raises `ContendedError` after the deadline
             continue
-        if not until:
+        if not watch_until:  # others cannot overwrite it unnoticed
             return decision, []
-        return decision, [_Undoable(ask, number, api, decision, contention, until)]
+        watched = _WatchedImage(
+            ask=ask,
+            number=number,
+            api=api,
+            decision=decision,
+            contention=contention,
+            until=watch_until,
+        )
+        return decision, [watched]
 
 
-def _patch_again(undoable: _Undoable, job: Job, world: World) -> _Result:
-    """Patch the Application again, because someone else has overwritten the image."""
-    ask = undoable.ask
-    image = undoable.decision.candidate.reference
+def _patch_again(overwritten: _WatchedImage, job: Job, world: World) -> _Result:
+    """Decide and patch an Application again, because someone else has overwritten the image. Return
+    the decision, and the images to watch.
+    """
+    ask = overwritten.ask
+    image = overwritten.decision.candidate.reference
     app = ask.subscription.application.key
-    undoable.contention.pause(f"{app}: someone else overwrote {image}; reevaluating")
+    overwritten.contention.pause(f"{app}: someone else overwrote {image}; reevaluating")
     decision, watched = _patch_until_deadline(
-        ask, undoable.number, undoable.api, undoable.contention, job, world
+        ask, overwritten.number, overwritten.api, overwritten.contention, job, world
     )
     if decision.verdict == "unchanged":  # someone has restored the image that this run wrote
-        return undoable.decision, watched
+        return overwritten.decision, watched
     return decision, watched
 
 
 def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, Any], str, Reading]:
-    """Read a live Application. Return its manifest, its resourceVersion, and the image in its spec.
+    """Read a live Application from the cluster. Return its manifest, its resourceVersion (which
+    Kubernetes changes with each write), and the image in its spec.
 
     Raises `TaskError`.
     """
@@ -188,8 +202,8 @@ def said_live(sub: Subscription, api: LiveApplications) -> tuple[Mapping[str, An
 
 
 def owner_of(sub: Subscription, world: World) -> str:
-    """Return what would revert a patch of the live Application, such as "ApplicationSet web", or ""
-    if that is unknown.
+    """Return what would revert a change to the image in a live Application (one that is patched in
+    the cluster), such as "ApplicationSet web", or "" if that is unknown.
     """
     if sub.method != "argocd":
         return ""
@@ -213,7 +227,7 @@ def _target_in_source(sub: Subscription) -> tuple[int, Target]:
     return index, target_of(sub, "live", carry=False)
 
 
-def _attempt(
+def _attempt_patch(
     ask: Ask,
     job: Job,
     api: LiveApplications,
@@ -236,9 +250,11 @@ def _attempt(
         operations, edits = write(manifest, *_target_in_source(sub), decision.candidate)
     except TaskError as error:
         return failed(decision, error), 0.0
-    if operations:
-        decision = replace(decision, owner=world.taken_back_by(manifest, edits[0].path))
-    if not operations or job.dry:
+    if not operations:
+        return decision, 0.0
+    # an owner, such as an ApplicationSet, may revert the change; the report mentions it
+    decision = replace(decision, owner=world.taken_back_by(manifest, edits[0].path))
+    if job.dry:
         return decision, 0.0
 
     began = world.now()
@@ -255,9 +271,11 @@ def _attempt(
 def _decided_live(
     ask: Ask, in_spec: Reading, job: Job, world: World, contention: Contention
 ) -> Decision:
-    """Decide an ask for a live Application, and verify the proofs of its build.
+    """Decide an ask (one image, with the builds offered for it) for a live Application, and verify
+    the signatures and other proofs of the build.
 
-    `in_spec` is the image in the Application's spec, which is empty if the spec does not set it.
+    `in_spec` is the image in the Application's spec, which is empty if the spec does not set it. In
+    that case, the running image is the current one.
     """
     sub = ask.subscription
     terms = ask.terms(job.terms)
@@ -265,10 +283,20 @@ def _decided_live(
     if may_ask(sub, terms.check):
         needed = facts_needed_by_ask(ask, in_spec, Memory(), terms)
         facts = Facts(answers=answers_to(as_questions(needed), world))
-    spec_has_version = in_spec.tag or in_spec.digest
+    spec_has_version = bool(in_spec.tag or in_spec.digest)
     current = in_spec if spec_has_version else live_reading(sub)
     # nothing is remembered about live Applications
-    situation = Situation(sub, "", "live", current, in_spec, State(), Memory(), terms, facts)
+    situation = Situation(
+        subscription=sub,
+        branch="",
+        kind="live",
+        current=current,
+        in_git=in_spec,
+        state=State(),
+        memory=Memory(),
+        terms=terms,
+        facts=facts,
+    )
     move = replace(choose(situation, ask), remember=None)
 
     checks = replace(last_checks(job, world), labels=False)

@@ -26,7 +26,9 @@ from task.output.diff import unified_diff
 
 
 class MemoryBranchWriter:
-    """Knows the branch's current files, and writes the wanted ones."""
+    """Writes a base's memory branch, which stores its holds and its lists of waiting builds. It
+    knows the branch's current files, and pushes the wanted ones.
+    """
 
     def __init__(
         self,
@@ -41,13 +43,16 @@ class MemoryBranchWriter:
         self._author = author
         self._batch = batch
         self._job = job
+        # inherited files are still on a branch with an old name: (name, tip)
+        self._inherited = base.inherited
         self._current: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
-        self._inherited = base.inherited
 
     @property
     def commit(self) -> Commit | None:
-        """The run's commits as a single one, because a memory branch only has one commit."""
+        """The run's commits as a single one, with the files and Applications of all, because a
+        memory branch only has one commit.
+        """
         if not self.commits:
             return None
         files: set[str] = set()
@@ -72,8 +77,8 @@ class MemoryBranchWriter:
         self.wanted = with_list(self.wanted, waiting_list)
 
     def write(self) -> None:
-        """Push the wanted files to the memory branch, unless it already has them. `plan` only
-        records what it would push.
+        """Push the wanted files (`self.wanted`) to the memory branch, unless it already has them.
+        `plan` only records what it would push.
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
@@ -94,15 +99,16 @@ class MemoryBranchWriter:
         head: HeadBranch,
         moved: Sequence[WaitingList] = (),
     ) -> LandedCommit:
-        """Push a commit to a head branch together with the list of the builds that wait there: both
-        in one push, or the list first.
+        """Push a commit to a head branch (the branch of a pull request) together with the list of
+        the builds that wait there: both in one push, or the list first. If the branch already has
+        the commit, nothing is pushed.
 
         `predicted` is the commit as it will be. `moved` has the lists whose builds moved to this
         one. Raises `Outpaced` if someone else has pushed to one of the branches.
         """
         for old_list in moved:
             self.put(old_list)
-        if not change.on_top:
+        if not change.on_top:  # the commit replaces the branch, so it is recorded as ours
             our_commit = HeadCommit(predicted.tree, change.tip)
             waiting_list = replace(waiting_list, commit=our_commit, replaces=None, arrived=True)
 
@@ -117,14 +123,15 @@ class MemoryBranchWriter:
         if landed_commit:
             return landed_commit
         # the list first, so that the next run knows our commit even if this run is killed
-        self.put(waiting_list if change.on_top else _before_push(waiting_list, head))
+        self.put(waiting_list if change.on_top else _list_before_push(waiting_list, head))
         self.write()
         return self._batch.repository.land(change)
 
     def _land_in_one_push(
         self, change: Changeset, waiting_list: WaitingList
     ) -> LandedCommit | None:
-        """Push both branches together. Return None if that is not possible or not needed.
+        """Push a commit to a head branch, and the memory branch with this list, in one push. Return
+        None if the server cannot do that, or if only the head branch has to be pushed.
 
         Raises `Outpaced` if one of the branches has moved.
         """
@@ -148,7 +155,7 @@ class MemoryBranchWriter:
         """Return the memory branch's next commit: these files, except for those that no run has
         written.
 
-        Raises `TargetError` if a file cannot be read, because its hold would be lost.
+        Raises `TargetError` if a file cannot be read, because a hold in it would be lost.
         """
         base = self._base
         strange_paths = strange_in(files)
@@ -176,13 +183,15 @@ class MemoryBranchWriter:
         )
 
     def _drop_inherited(self, name: str, tip: str) -> None:
-        """Delete the memory branch with the old name, or empty it if it cannot be deleted.
+        """Delete the memory branch with the old name. `plan` does nothing.
 
-        Raises `TaskError` if it still contains something that this run has ended.
+        If that fails, it is only an error (`Outpaced` or `TaskError`) if there is no new branch,
+        because the next run would still read the old one.
         """
         if self._job.dry:
             return
-        change = replace(self._change({}), head=name, head_commit=tip)
+        without_files = self._change({})
+        change = replace(without_files, head=name, head_commit=tip)
         try:
             self._batch.repository.remember(change)
         except (Outpaced, TaskError):
@@ -199,7 +208,8 @@ class MemoryBranchWriter:
         if self._inherited:
             if not files:  # only the branch with the old name changes
                 before = self._base.memory_files
-            self._drop_inherited(*self._inherited)
+            old_name, old_tip = self._inherited
+            self._drop_inherited(old_name, old_tip)
         self._inherited = None
         self._current = files
         self._tip = commit
@@ -226,10 +236,11 @@ class MemoryBranchWriter:
         )
 
 
-def _before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
-    """Return the list in the form that is pushed before its head branch.
+def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
+    """Return a head branch's list in the form in which it is pushed before the branch itself: it
+    also records the branch's current commit (`replaces`).
 
-    Until the head branch is known to have arrived, a branch at its current commit is also ours.
+    Until the new commit is known to have arrived, a branch at the current one is also ours.
     """
     current_commit = None
     if head.branch and head.ours:
@@ -238,7 +249,9 @@ def _before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
 
 
 def _applications_of_lists(before: Files, after: Files, paths: Iterable[str]) -> set[str]:
-    """Return the Applications whose builds or releases were added to a list or removed from it."""
+    """Return the Applications whose waiting builds or releases (ends of holds) were added to a list
+    or removed from it. Only the lists at these paths are compared.
+    """
     apps: set[str] = set()
     for path in filter(is_list_path, paths):
         added_or_removed = _entries_of_list(before, path) ^ _entries_of_list(after, path)

@@ -21,19 +21,19 @@ def with_overridden(
     terms: Terms,
 ) -> tuple[list[PreparedCommit], list[Decision]]:
     """Mark the refusals that have no effect, because one of the commits writes the refused version
-    to the same place for another entry.
+    to the same place for another entry of an `image-list`.
 
-    Such a refusal gets the name of that entry. Return the commits and the decisions that don't need
-    a commit.
+    Such a refusal gets the name of that entry in `overridden_by`. Return the commits, and the
+    decisions that don't need a commit.
     """
     written: list[Decision] = []
     for prepared in commits:
         written += prepared.decisions
-    marked = _marker(snapshot, written, terms)
+    mark = _marker(snapshot, written, terms)
     marked_commits = [
-        replace(prepared, decisions=tuple(map(marked, prepared.decisions))) for prepared in commits
+        replace(prepared, decisions=tuple(map(mark, prepared.decisions))) for prepared in commits
     ]
-    return marked_commits, list(map(marked, without_commit))
+    return marked_commits, list(map(mark, without_commit))
 
 
 def overridden(
@@ -43,14 +43,12 @@ def overridden(
     terms: Terms,
 ) -> list[Decision]:
     """Mark the refusals among these decisions that have no effect, because one of the `writers`
-    writes the refused version to the same place for another entry.
+    (other decisions) writes the refused version to the same place for another entry.
 
-    Such a refusal gets the name of that entry.
+    Such a refusal gets the name of that entry in `overridden_by`.
     """
-    marked = _marker(snapshot, writers, terms)
-    return [
-        marked(decision) if decision.verdict == "refuse" else decision for decision in decisions
-    ]
+    mark = _marker(snapshot, writers, terms)
+    return [mark(decision) if decision.verdict == "refuse" else decision for decision in decisions]
 
 
 def _marker(
@@ -58,8 +56,9 @@ def _marker(
     written: Iterable[Decision],
     terms: Terms,
 ) -> Callable[[Decision], Decision]:
-    """Return a function that adds to a refusal the name of the entry that writes the refused
-    version anyway, if one of the `written` decisions does.
+    """Return a function that takes a decision. If the decision refuses or defers a version that an
+    update among the `written` decisions writes to the same place anyway, the function adds the name
+    of that update's entry (`overridden_by`).
     """
     writers = _Writers(
         decision for decision in written if decision.verdict == "update" and decision.kind
@@ -74,7 +73,7 @@ def _marker(
     def marked(decision: Decision) -> Decision:
         if decision.verdict not in ("refuse", "defer") or not decision.kind:
             return decision
-        for writer in writers.near(decision):
+        for writer in writers.of_same_version(decision):
             shared_places = places(decision.subscription) & places(writer.subscription)
             if shared_places:
                 return replace(decision, overridden_by=called(writer))
@@ -98,16 +97,19 @@ class _Writers:
         for decision in written:
             self._by_path.setdefault(decision.subscription.path, []).append(decision)
 
-    def near(self, refused: Decision) -> Iterator[Decision]:
-        """Yield the updates to the refused version whose targets may be in the same files."""
+    def of_same_version(self, refused: Decision) -> Iterator[Decision]:
+        """Yield the updates to the refused version whose targets may be in the same files: their
+        path is the same, or a folder above or below it.
+        """
         path = refused.subscription.path
-        folders_above = accumulate(path.split("/"), posixpath.join)  # and the path itself
-        near_paths = ["", *folders_above]
+        # for `a/b/values.yaml`: `a`, `a/b`, and the path itself
+        paths_down_to_it = accumulate(path.split("/"), posixpath.join)
+        related_paths = ["", *paths_down_to_it]
         if refused.kind in ("manifests", "flux"):  # the path is a folder
             folder = f"{path}/" if path else ""
-            near_paths += [other for other in self._by_path if other.startswith(folder)]
-        for near_path in dict.fromkeys(near_paths):
-            for writer in self._by_path.get(near_path, ()):
+            related_paths += [other for other in self._by_path if other.startswith(folder)]
+        for related_path in dict.fromkeys(related_paths):
+            for writer in self._by_path.get(related_path, ()):
                 same_image = writer.candidate.identity == refused.candidate.identity
                 if same_image and alike(writer.candidate, refused.candidate):
                     yield writer

@@ -52,7 +52,7 @@ class Repository(Protocol):
         besides: Callable[[Files], Iterable[Place]] | None = None,
     ) -> Snapshot:
         """Return the files at these places, at the branch's current tip, and the files on its
-        memory branch.
+        memory branch, which stores the holds and the lists of waiting builds.
 
         `heads` are fetched at the same time, for later calls of `head`. `default` has places to
         also read on the default branch. `besides` returns more places, based on the files on the
@@ -63,7 +63,8 @@ class Repository(Protocol):
         """Return these places, read at the commit of an earlier snapshot."""
 
     def with_memory_branch_under(self, snapshot: Snapshot, prefix: str) -> Snapshot:
-        """Return the snapshot with the memory branch that has this prefix.
+        """Return the snapshot with the files of the memory branch that has this prefix. A memory
+        branch stores the holds and the lists of waiting builds of a base.
 
         If that branch does not exist yet, the snapshot's memory files move there.
         """
@@ -81,7 +82,7 @@ class Repository(Protocol):
         """Return whether a commit is in a branch's recent history."""
 
     def land(self, change: Changeset, memory_change: Changeset | None = None) -> LandedCommit:
-        """Commit and push. Raises `Outpaced` if the branch has moved.
+        """Commit and push. Raises `Outpaced` if someone else has pushed to the branch.
 
         With `memory_change`, also replace the memory branch in the same push. If that fails,
         neither branch changes. Requires `atomic`. Raises `NotAtomicError` if the server doesn't

@@ -40,11 +40,12 @@ def already_proposed(
     job: Job,
     world: World,
 ) -> Outcome | None:
-    """Return the outcome if there is nothing to push, because the open pull request already
-    proposes what `waiting_list` (the list after the run) will contain.
+    """Return the outcome if there is nothing to push to a head branch (the branch of a pull
+    request), because its open request already proposes what `waiting_list` (the list of waiting
+    builds after the run) will contain. Return None if the branch must be written.
 
-    Set everything on the request that an earlier run could not set, such as labels. None means that
-    the head branch must be written, and then its request.
+    As a side effect, set everything on the request that an earlier run could not set, such as
+    labels.
     """
     newest = head.newest_request
     request = head.request
@@ -52,9 +53,11 @@ def already_proposed(
         return None
     if job.intent or not head.as_listed:
         return None
-    describes_tip = head.tip.startswith(described(newest.body) or NOWHERE)
-    same_versions = versions(head.waiting_list) == versions(waiting_list)
-    if not describes_tip or not same_versions:
+    # the request's text names the commit that it describes
+    described_commit = described(newest.body) or NOWHERE
+    is_up_to_date = head.tip.startswith(described_commit)
+    has_same_versions = versions(head.waiting_list) == versions(waiting_list)
+    if not is_up_to_date or not has_same_versions:
         return None
     if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
         return None
@@ -65,11 +68,12 @@ def already_proposed(
     commit = replace(prepared.reported(head.tip), pull_request=newest.url, already_there=True)
     landed = grouped_by_application(decisions, prepared.changeset.repo, head.tip)
     proposal = _proposal(prepared, head.tip, waiting_list, job, world)
-    if wishes(lacking(proposal, newest.body)):
+    missing_settings = wishes(lacking(proposal, newest.body))
+    if missing_settings:
         _before, our_part, _after = split(newest.body)
         same_text = replace(proposal, title=newest.title, body=our_part)
         newest = _with_note_logged(request.forge.propose(same_text, newest), world)
-    return _of_request(Outcome(decisions, (commit,), landed), newest, head.tip, proposal.base)
+    return _add_request(Outcome(decisions, (commit,), landed), newest, head.tip, proposal.base)
 
 
 def versions(waiting_list: WaitingList) -> set[object]:
@@ -92,8 +96,9 @@ def propose(
 ) -> Outcome:
     """Open or update a head branch's pull request, after the branch was pushed.
 
-    `outcome` is the outcome of the push. Return it with the request. If the forge fails, the
-    decisions become errors, and the branch is kept. The next run continues from there.
+    `outcome` is the outcome of the push. Return it with the request's URL and number. If the forge
+    (the Git host) fails, the decisions become errors, and the branch is kept. The next run
+    continues from there.
     """
     changeset = prepared.changeset
     tip = _tip_after(prepared, outcome)
@@ -116,16 +121,18 @@ def propose(
         return replace(outcome, decisions=failed_decisions, landed=())
 
     commits = outcome.commits or (prepared.reported(tip),)
-    with_request = Outcome(
+    outcome_with_urls = Outcome(
         prepared.decisions,
         tuple(replace(commit, pull_request=proposed.url) for commit in commits),
         outcome.landed,
     )
-    return _of_request(with_request, proposed, tip, changeset.base)
+    return _add_request(outcome_with_urls, proposed, tip, changeset.base)
 
 
 def _tip_after(prepared: PreparedCommit, outcome: Outcome) -> str:
-    """Return the head branch's commit after the push: the new one, or the one from before."""
+    """Return the id of the head branch's commit after the push: the new commit, or the one that the
+    branch already had.
+    """
     if outcome.commits and outcome.commits[0].commit:
         return outcome.commits[0].commit
     if outcome.landed:
@@ -140,7 +147,7 @@ def _with_note_logged(request: Proposed, world: World) -> Proposed:
     return request
 
 
-def _of_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
+def _add_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
     """Add the pull request to the outcome of a push. `tip` is the head branch's commit.
 
     With --wait, the run follows the rollout after the merge. If the forge merged the request at
@@ -160,10 +167,11 @@ def _of_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Ou
 
 
 def withdraw(because: str, request: Request | None, world: World) -> bool:
-    """Close the open pull request of a head branch where no builds are waiting anymore.
+    """Close the open pull request of a head branch where no builds are waiting anymore. `because`
+    is the reason that the request will show.
 
-    Return whether it is closed, also if there was nothing to close. Raises `Outpaced` if another
-    run proposes something newer there.
+    Return True if it is closed or there was nothing to close, and False if the Git host failed.
+    Raises `Outpaced` if another run proposes something newer there.
     """
     if request is None or request.newest is None or request.newest.state != "open":
         return True
@@ -177,24 +185,24 @@ def withdraw(because: str, request: Request | None, world: World) -> bool:
     return True
 
 
-def _ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
+def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> list[SourceRange]:
     """Return the builds before and after each displayed change, so that a pull request can link to
     the source commits between them.
 
     Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
     """
-    shown = set()
+    shown_builds = set()
     for app in apps:
         for change in app.changes:
             app_key = f"{app.namespace}/{app.name}"
-            shown.add((app_key, change.alias, change.new_tag, change.new_digest))
+            shown_builds.add((app_key, change.alias, change.new_tag, change.new_digest))
     ranges = []
     for build in waiting_list.builds:
-        old = build.base.written
-        is_shown = (build.application, build.alias, build.tag, build.digest) in shown
+        old = build.base.written  # the newest build that was ever written to the base
+        is_shown = (build.application, build.alias, build.tag, build.digest) in shown_builds
         if not is_shown or build.rollback or old is None:
             continue
-        if old.version != build.base.version:  # the base has a different build
+        if old.version != build.base.version:  # the base had a different build
             continue
         ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges
@@ -231,14 +239,14 @@ def _proposal(
         besides=(
             ending(prepared.ending),
             leaving(prepared.leaving),
-            source_ranges(_ranges(waiting_list, apps), world.range_page),
+            source_ranges(_source_ranges(waiting_list, apps), world.range_page),
             undoing(forward),
         ),
     )
 
     draft = wishes.draft if options.draft is None else options.draft
     auto_merge = wishes.auto_merge if options.auto_merge is None else options.auto_merge
-    # forges must not deploy during a freeze
+    # forges must not deploy during a freeze, except for rollbacks
     may_merge = not prepared.frozen or bool(prepared.rollbacks)
     return Proposal(
         repo=changeset.repo,
@@ -256,13 +264,15 @@ def _proposal(
 
 
 def _heading_and_text(prepared: PreparedCommit, apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return the title, and the text from the author's own template ("" without a template)."""
+    """Return a pull request's title, and the text from the author's own message template ("" if the
+    message does not come from a template, or no image changes).
+    """
     subject, text = message_parts(prepared.changeset.message)
     default_title = headline(prepared.command, prepared.asked or subject, apps, prepared.rollbacks)
     from_template = prepared.templated and bool(apps)
     if not from_template:
         return default_title, ""
-    if prepared.asked:
+    if prepared.asked:  # a person's request is in the title, so the subject moves to the text
         return default_title, f"{subject}\n\n{text}"
     return title(subject), text
 

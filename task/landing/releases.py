@@ -24,24 +24,25 @@ NOTHING = Hold("")
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
-    """Return the state files with the holds."""
-    return [Place(_path(release)) for release in releases]
+    """Return the state files (as places to read) with the holds that these releases end."""
+    return [Place(_state_file_of(release)) for release in releases]
 
 
-def _path(release: ListedRelease) -> str:
+def _state_file_of(release: ListedRelease) -> str:
     return state_path_in(release.folder, release.application)
 
 
 def _base_state(base: Snapshot, release: ListedRelease) -> State:
-    return own_states(base.files, _path(release)).get(release.file, State())
+    """Return an Application's state on the base branch: its holds, and what is remembered."""
+    return own_states(base.files, _state_file_of(release)).get(release.file, State())
 
 
 def counts(base: Snapshot, release: ListedRelease) -> bool:
     """Return whether a release still has an effect: the base branch has the hold that it ends, and
     not a different one.
 
-    A release ends a hold on the base branch when the head branch with the release is merged. An
-    unreadable state file counts as still having it.
+    A release ends a hold (an order that keeps a version) on the base branch when the head branch
+    with the release is merged. An unreadable state file counts as still having the hold.
     """
     try:
         state = _base_state(base, release)
@@ -63,17 +64,21 @@ def _deferred_version(memory: Memory) -> str:
 
 
 def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str, File]:
-    """Return the state files of the base branch that change if the holds of these releases end."""
+    """Return the state files of the base branch that change if the holds of these releases end.
+
+    A release is the end of a hold (an order that keeps a version). It takes effect when the head
+    branch that lists it is merged.
+    """
     changed: dict[str, File] = {}
     for release in releases:
         with suppress(TargetError):  # an unreadable state file stays as it is
-            so_far = with_files(base, changed)
-            if not counts(so_far, release):
+            base_so_far = with_files(base, changed)  # without the holds of earlier releases
+            if not counts(base_so_far, release):
                 continue
-            path = _path(release)
-            old = so_far.files[path]
-            states = dict(own_states(so_far.files, path))
-            states[release.file] = _state_without(so_far, release)
+            path = _state_file_of(release)
+            old = base_so_far.files[path]
+            states = dict(own_states(base_so_far.files, path))
+            states[release.file] = _state_without(base_so_far, release)
             text = write_state(old.text, states)
             changed[path] = File(text, old.mode) if text else GONE
     return changed
@@ -81,16 +86,17 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
 
 def _state_without(base: Snapshot, release: ListedRelease) -> State:
     """Return an Application's state on the base branch, without the hold that a release ends and
-    without the build that the hold deferred.
+    without the build that the hold deferred (kept back).
     """
     state = _base_state(base, release)
     if not release.image:  # the hold of the whole Application
         return replace(state, hold=None)
     memory = state.images[release.image]
-    after = released(memory)
-    if _deferred_version(memory) != release.deferred:  # the build was deferred later
-        after = replace(after, deferred=memory.deferred)
-    images = {**state.images, release.image: after}
+    memory_after = released(memory)
+    if _deferred_version(memory) != release.deferred:
+        # this build was deferred after the release was listed, so it stays deferred
+        memory_after = replace(memory_after, deferred=memory.deferred)
+    images = {**state.images, release.image: memory_after}
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
     return replace(state, images=not_empty)
 
@@ -102,7 +108,9 @@ def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
 
 
 def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
-    """Return the base branch as it will be after a merge of these releases: without their holds."""
+    """Return the base branch as it will be after the merge that these releases wait for: without
+    the holds that they end.
+    """
     if not releases:
         return base
     return with_files(base, files_without(base, releases))
@@ -115,12 +123,13 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     A move is a decision, with the change that a commit makes for it. Here, it is a person's command
     that ends a hold; its commit goes to a head branch (the branch of a pull request).
 
-    The hold of a whole Application ends with each of its builds, or on one branch if there are no
-    builds.
+    The hold of a whole Application ends on each branch that gets one of its builds, or on one
+    branch if there are no builds.
     """
     by_head: dict[str, list[ListedRelease]] = {}
-    ended: set[tuple[str, ...]] = set()  # holds of whole Applications that end on some branch
-    for move in sorted(moves, key=lambda move: not move.updates):  # updates first
+    ended_keys: set[tuple[str, ...]] = set()  # holds of whole Applications that end on some branch
+    updates_first = sorted(moves, key=lambda move: not move.updates)
+    for move in updates_first:
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
@@ -129,16 +138,18 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
         if of_image:
             of_head.append(of_image)
         if of_app:
-            ends_here = move.updates or of_app.key not in ended
+            ends_here = move.updates or of_app.key not in ended_keys
             if ends_here and of_app not in of_head:
                 of_head.append(of_app)
-                ended.add(of_app.key)
+                ended_keys.add(of_app.key)
     return by_head
 
 
 def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, ListedRelease | None]:
-    """Return the holds on the base branch that one move ends: the image's (also if the move only
-    drops the build that was deferred), and the whole Application's. Each may be None.
+    """Return the holds on the base branch that one move (a person's `release`) ends: the image's,
+    and the whole Application's. Each may be None.
+
+    If the move drops a deferred build of an image without a hold, that counts as the image's.
     """
     sub = move.subscription
     file = file_of(base, sub, states_of(base, sub))
@@ -156,14 +167,13 @@ def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, List
     if state.hold and move.remember and move.remember.lifted:
         of_app = replace(of_image, image="", hold=state.hold, deferred="")
     drops_deferred = memory.deferred is not None and not move.updates
-    if memory.hold or drops_deferred:
-        return of_image, of_app
-    return None, of_app
+    affects_image = memory.hold is not None or drops_deferred
+    return (of_image if affects_image else None), of_app
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
-    """Return whether one of these moves (decisions, with what to remember about them) sets the hold
-    again that the release would end with the merge of its head branch.
+    """Return whether one of these moves (decisions, with what to remember about them) sets a new
+    hold on the images of a release. A release ends a hold when its head branch is merged.
     """
     for move in moves:
         sub = move.subscription
@@ -179,8 +189,9 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
 
 
 def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Return the move of a person's `release`. If the hold is on the base branch, add to the reason
-    that it only ends with the merge.
+    """Return the move (decision) of a person's `release`. If one of the `releases` of its head
+    branch is for this image, its hold is on the base branch, and the reason adds that it only ends
+    with the merge.
     """
     sub = move.subscription
     is_on_base = False
@@ -197,7 +208,9 @@ def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
 
 
 def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
-    """Return (Application, what is released, reason) for messages."""
+    """Return (Application, what is released, reason) for commit messages. The Application is a pair
+    of namespace and name.
+    """
     if release.hold == NOTHING:
         reason = "released: the waiting build is discarded"
     else:

@@ -28,8 +28,9 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
     A state file remembers an Application's holds, the builds that they kept back (deferred builds),
     and the builds that were written. A move is a decision, with what to remember about it.
 
-    With `aside`, the commit goes to a head branch. Then the state files record each written build,
-    but not the deferred builds, which are remembered on the memory branch.
+    With `aside`, the commit goes to a head branch (the branch of a pull request). Then the state
+    files record each written build, but not the deferred builds, which are remembered on the memory
+    branch.
     """
     by_path: dict[str, list[Move]] = {}
     for move in done:
@@ -51,10 +52,13 @@ def changed_states(snapshot: Snapshot, done: Sequence[Move], *, aside: bool) -> 
 def _states_after_moves(
     states_before: Mapping[str, State], snapshot: Snapshot, moves: Iterable[Move], *, aside: bool
 ) -> dict[str, State]:
-    """Return the states in one state file after these moves, without empty ones."""
+    """Return the states in one state file (one for each write-back file) after these moves, without
+    empty ones. With `aside`, the commit goes to a head branch.
+    """
     states = dict(states_before)
     # a new hold comes last, so that no other move ends it
-    for move in sorted(moves, key=lambda move: bool(move.remember and move.remember.hold)):
+    holds_last = sorted(moves, key=lambda move: bool(move.remember and move.remember.hold))
+    for move in holds_last:
         file = file_of(snapshot, move.subscription, states)
         remember = move.remember or Remember()
         if aside:
@@ -69,7 +73,8 @@ def _without_deferred(
     """Return what a head branch's commit remembers about an image: everything except the deferred
     build.
 
-    `file` is the write-back file, by which a state file finds the image's memory.
+    `file` is the write-back file, by which a state file finds the image's memory. The image's hold
+    is only included if the move changes the memory.
     """
     state = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or state.images.get(key_of(sub), Memory())
@@ -77,21 +82,23 @@ def _without_deferred(
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
 
-def _state_after(state: State, sub: Subscription, new: Remember) -> State:
-    """Return an Application's state with what a move remembers (`new`)."""
+def _state_after(state: State, sub: Subscription, remember: Remember) -> State:
+    """Return an Application's state (its hold, and what is remembered about its images), with what
+    a move remembers (`remember`) added.
+    """
     images = dict(state.images)
-    if new.memory is not None:
-        images[key_of(sub)] = new.memory
+    if remember.memory is not None:
+        images[key_of(sub)] = remember.memory
     not_empty = {key: memory for key, memory in images.items() if memory != Memory()}
-    hold = new.hold or state.hold
-    if new.lifted:
+    hold = remember.hold or state.hold
+    if remember.lifted:
         hold = None
     return replace(state, hold=hold, images=not_empty)
 
 
 def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
-    """Return the files that the memory branch has after these moves. Without files, the branch is
-    deleted.
+    """Return the files that the memory branch has after these moves (decisions, with what to
+    remember about them). Without files, the branch is deleted.
 
     The memory branch stores the holds that must apply at once, although the commits of their moves
     only propose something on a head branch (the branch of a pull request).
@@ -103,7 +110,7 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
     for move in moves:
         sub = move.subscription
         path = state_path(sub)
-        adds_memory = _aside(move) and move.remember is not None
+        adds_memory = _goes_to_head_branch(move) and move.remember is not None
         if path not in files and not adds_memory:
             continue
         try:
@@ -111,13 +118,15 @@ def memory_files_after(snapshot: Snapshot, moves: Iterable[Move]) -> Files:
             states = dict(own_states(files, path))
         except TaskError:  # the decision already has this error
             continue
-        states[file] = _state_beside_base(states.get(file, State()), snapshot, move, file)
+        states[file] = _state_on_memory_branch(states.get(file, State()), snapshot, move, file)
         _store(files, path, states)
     return files
 
 
 def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> None:
-    """Write the state file at `path` in `files`, or remove it if there is nothing to remember."""
+    """Change `files`: write the state file at `path`, or remove it if there is nothing to
+    remember.
+    """
     old_text = files[path].text if path in files else ""
     text = write_state(old_text, states)
     if text:
@@ -127,11 +136,12 @@ def _store(files: dict[str, File], path: str, states: Mapping[str, State]) -> No
 
 
 def deferred_until_landed(before: Files, after: Files) -> Files:
-    """Return the memory branch's files after a run (`after`), but still with the deferred builds
-    that the run writes now. A deferred build is one that a hold or a freeze kept back.
+    """Return the memory branch's files after a run (`after`), with the deferred builds from before
+    the run (`before`) that are missing there. A deferred build is one that a hold or a freeze kept
+    back.
 
-    Those builds are only removed once they have landed, so that they are not lost if the push
-    fails. `before` are the files before the run.
+    The run writes these builds now. They are only removed once they have landed (were pushed), so
+    that they are not lost if the push fails.
     """
     files = dict(after)
     for path in filter(is_state_path, before):
@@ -149,44 +159,45 @@ def deferred_until_landed(before: Files, after: Files) -> Files:
     return files
 
 
-def _aside(move: Move) -> bool:
+def _goes_to_head_branch(move: Move) -> bool:
     """Return whether a move's commit goes to a head branch."""
     return move.decision.head not in ("", move.decision.branch)
 
 
-def _state_beside_base(beside_before: State, snapshot: Snapshot, move: Move, file: str) -> State:
-    """Return an Application's state on the memory branch after a move: the holds and the deferred
-    builds that the base branch does not have.
+def _state_on_memory_branch(so_far: State, snapshot: Snapshot, move: Move, file: str) -> State:
+    """Return an Application's state on the memory branch after a move (a decision, with what to
+    remember about it): the holds and the deferred builds that the base branch does not have.
 
-    `beside_before` is that state after the earlier moves, and `file` is the write-back file that
-    the states belong to.
+    `so_far` is that state after the earlier moves, and `file` is the write-back file that the
+    states belong to.
     """
     key = key_of(move.subscription)
     path = state_path(move.subscription)
-    new = move.remember or Remember()
+    remember = move.remember or Remember()
 
     # 1. What has to be remembered after the move, on both branches together.
     on_base = own_states(snapshot.files, path).get(file, State())
-    both = merged(on_base, beside_before)
-    hold = new.hold or both.hold
-    if new.lifted:
+    on_both = merged(on_base, so_far)
+    hold = remember.hold or on_both.hold
+    if remember.lifted:
         hold = None
-    memory = new.memory or both.images.get(key, Memory())
+    memory = remember.memory or on_both.images.get(key, Memory())
 
     # 2. What the base will have of it.
-    if not _aside(move):  # the commit adds this to the base
+    if not _goes_to_head_branch(move):  # the commit adds this to the base
         memories_on_base = dict(on_base.images)
-        if new.memory:
-            memories_on_base[key] = new.memory
-        on_base = State(new.hold or on_base.hold, memories_on_base)
+        if remember.memory:
+            memories_on_base[key] = remember.memory
+        on_base = State(remember.hold or on_base.hold, memories_on_base)
 
-    # 3. The rest belongs on the memory branch.
-    hold_beside = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
-    memory_beside = apart(on_base.images.get(key, Memory()), memory)
+    # 3. The rest belongs on the memory branch. `apart` returns what the base does not have.
+    hold_not_on_base = apart(Memory(hold=on_base.hold), Memory(hold=hold)).hold
+    memory_not_on_base = apart(on_base.images.get(key, Memory()), memory)
     before_run = own_states(snapshot.memory_files, path).get(file, State())
-    rollback = _rollback_of(memory_beside.hold or hold_beside, before_run, move, memory.rollback)
-    memory_beside = replace(memory_beside, rollback=rollback)
-    return State(hold_beside, {**beside_before.images, key: memory_beside})
+    any_hold = memory_not_on_base.hold or hold_not_on_base
+    rollback = _rollback_of(any_hold, before_run, move, memory.rollback)
+    memory_not_on_base = replace(memory_not_on_base, rollback=rollback)
+    return State(hold_not_on_base, {**so_far.images, key: memory_not_on_base})
 
 
 def _rollback_of(
@@ -195,8 +206,9 @@ def _rollback_of(
     move: Move,
     rollback: Meant | None,
 ) -> Meant | None:
-    """Return the rollback that a hold on the memory branch belongs to. None means that a person has
-    held the image for a different reason.
+    """Return the rollback (a person's change to an older version) that a hold on the memory branch
+    belongs to. None means that there is no hold, or that a person has held the image for a
+    different reason.
 
     `before_run` is the Application's state on the memory branch before the run, and `rollback` is
     the one that the move remembers.
@@ -217,8 +229,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks: those that a person
     has declined or merged.
 
-    A rollback holds the image, so that no new build undoes it. For each state file, `finished` has
-    the images (by their keys in the file) that were rolled back.
+    A rollback sets a hold (an order that keeps the version), so that no new build undoes it. For
+    each state file, `finished` has the keys of the images that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():
@@ -238,8 +250,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
 
 
 def only_holds(memory_files: Files) -> Files:
-    """Return the holds on a memory branch, and nothing else. No known key has signed the branch, so
-    only its holds are trusted.
+    """Return the state files of a memory branch with the holds in them, and nothing else. This is
+    for a branch that no known key has signed.
 
     An unreadable state file is kept, because it may contain a hold.
     """
@@ -261,21 +273,21 @@ def only_holds(memory_files: Files) -> Files:
 def new_holds(
     before: Files,
     after: Files,
-    done: Sequence[Move],
+    moves: Sequence[Move],
 ) -> list[tuple[tuple[str, str], str, str]]:
-    """Return the holds that `after` has in addition to `before`, in the Applications of these
-    moves.
+    """Return the holds (orders that keep a version) that the state files in `after` have in
+    addition to those in `before`, in the Applications of these moves.
 
-    Each is a tuple: the Application's namespace and name, the name of the Application or the key of
-    the image that is held, and the reason in words.
+    Each is a tuple: (the Application's namespace and name, the Application's name or the key of the
+    image that is held, the reason in words).
     """
-    apps = {}  # by state file
-    for move in done:
+    apps = {}  # the Application of each changed state file
+    for move in moves:
         path = state_path(move.subscription)
         if path in after:
             apps[path] = move.subscription.application
 
-    new: list[tuple[tuple[str, str], str, str]] = []
+    holds: list[tuple[tuple[str, str], str, str]] = []
     for path, app in apps.items():
         app_key = (app.namespace, app.name)
         states_before = read_state(before.get(path, GONE).text)
@@ -283,9 +295,9 @@ def new_holds(
         for file, state in sorted(states_after.items()):
             state_before = states_before.get(file, State())
             if state.hold and state.hold != state_before.hold:
-                new.append((app_key, app.name, hold_text(state.hold)))
+                holds.append((app_key, app.name, hold_text(state.hold)))
             for key, memory in sorted(state.images.items()):
                 memory_before = state_before.images.get(key, Memory())
                 if memory.hold and memory.hold != memory_before.hold:
-                    new.append((app_key, key, hold_text(memory.hold)))
-    return new
+                    holds.append((app_key, key, hold_text(memory.hold)))
+    return holds

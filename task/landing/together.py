@@ -64,7 +64,7 @@ NO_LONGER_PROVED = "no longer proved"
 
 @dataclass(frozen=True)
 class Together:
-    """The decisions about the asks and the waiting builds."""
+    """The decisions about the asks (images with new builds) and the waiting builds."""
 
     base: Snapshot  # with all files that were needed
     moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
@@ -73,7 +73,7 @@ class Together:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything needed to decide waiting builds, for all head branches of a batch."""
+    """Everything that is needed to decide the waiting builds of all head branches of a batch."""
 
     base: Snapshot
     from_annotations: Mapping[BuildKey, Subscription]  # of Applications that were read
@@ -101,9 +101,11 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     already waiting on the head branches of pull requests.
 
     `moves` has one decision for each of `batch.asks`, in the same order. An ask is one image of an
-    Application, with the builds that this run offers for it.
+    Application, with the builds that this run offers for it. Return the decisions about the new
+    builds, and what became of the waiting ones (their fates).
     """
-    # 1. Decide the new builds, as if nothing were waiting.
+    # 1. Decide the new builds, as if nothing were waiting. A release is a hold on the base that
+    #    ends when a head branch is merged.
     releases: list[ListedRelease] = []
     for head in heads.values():
         releases += head.waiting_list.releases
@@ -114,14 +116,15 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
 
     # 2. Decide the waiting builds of each head branch, together with the new builds for it.
     scene = _scene(batch, base, heads, facts, gather, job, world, checks)
-    kept_moves: list[Move] = []
+    kept_moves: list[Move] = []  # for the waiting builds
     head_fates: dict[str, FatesOnHead] = {}
-    heirs = {head.instead for head in heads.values()}  # branches that get others' builds
+    # branches that now have the builds of a branch with an old name
+    heirs = {head.instead for head in heads.values()}
     for index, (name, head) in enumerate(heads.items()):
         asks_at_head = _asks_at(name, batch.asks, by_ask)
         if head.instead:  # its builds are decided on that branch
             head_fates[name] = FatesOnHead()
-        elif not head.ours:
+        elif not head.ours:  # someone else has pushed to it
             head_fates[name] = fates_on_foreign_branch(
                 head.waiting_list,
                 head.files,
@@ -130,22 +133,23 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
                 scene.base,
             )
         else:
-            may_verify = index < MOST_PROVED
-            new_moves, of_head = _decided_on_our_branch(
-                head, asks_at_head, by_ask, batch, scene, proves=may_verify
+            verifies = index < MOST_PROVED
+            new_moves, fates_on_head = _decided_on_our_branch(
+                head, asks_at_head, by_ask, batch, scene, proves=verifies
             )
             by_ask |= new_moves
-            kept_moves += _kept_moves(name, of_head)
+            kept_moves += _kept_moves(name, fates_on_head)
             # a run was killed after it pushed the list, but before it pushed the head branch
             never_arrived = not head.waiting_list.arrived and not head.as_listed
-            head_fates[name] = replace(of_head, rewrite=never_arrived or name in heirs)
+            gets_builds = name in heirs
+            head_fates[name] = replace(fates_on_head, rewrite=never_arrived or gets_builds)
 
     # 3. Add the holds on the base that end when a head branch is merged.
     head_fates = _with_releases(head_fates, heads, list(by_ask.values()), scene.base)
     if job.intent and job.intent.verb == "release":
         for key, move in by_ask.items():
-            of_head = head_fates.get(move.decision.head, NO_FATES)
-            by_ask[key] = with_end(move, of_head.releases, base.branch)
+            fates_on_head = head_fates.get(move.decision.head, NO_FATES)
+            by_ask[key] = with_end(move, fates_on_head.releases, base.branch)
     return Together(scene.base, [*by_ask.values(), *kept_moves], head_fates)
 
 
@@ -158,11 +162,13 @@ def _decided_on_heads(
     gather: Gather,
     job: Job,
 ) -> dict[Identity, Move]:
-    """Return the decision about each ask, on the branch that its commit goes to.
+    """Return the decision about each ask (an image with new builds), on the branch that its commit
+    goes to, by the ask's key.
 
     `moves` are the decisions on the base, in the order of `batch.asks`. They are right for most
-    head branches, because a run creates those from the base. An ask is decided again if its head
-    branch belongs to someone else, or ends holds that the base still has.
+    head branches, because a run creates those from the base. An ask is decided again if someone
+    else has pushed to its head branch, or if that branch has releases: its merge ends holds that
+    the base still has.
     """
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
@@ -192,11 +198,11 @@ def _with_releases(
     merged.
 
     These are the releases that were listed before and still have an effect, and then the new ones
-    of `moves`.
+    of `moves`. If they have changed, the head branch must be written.
     """
     new_releases = releases_of(base, moves)
     with_releases: dict[str, FatesOnHead] = {}
-    for name, of_head in head_fates.items():
+    for name, fates_on_head in head_fates.items():
         listed_before: tuple[ListedRelease, ...] = ()
         if not heads[name].instead:
             listed_before = heads[name].waiting_list.releases
@@ -213,22 +219,26 @@ def _with_releases(
         obsolete = tuple(release for release in listed_before if release not in releases_after)
         has_changed = releases_after != listed_before
         with_releases[name] = replace(
-            of_head,
+            fates_on_head,
             releases=releases_after,
             obsolete=obsolete,
-            rewrite=of_head.rewrite or has_changed,
+            rewrite=fates_on_head.rewrite or has_changed,
         )
     return with_releases
 
 
-def _kept_moves(head: str, of_head: FatesOnHead) -> list[Move]:
-    """Return the moves that keep or defer a head branch's waiting builds."""
-    moves = [fate.move for fate in of_head.fates if fate.move]
+def _kept_moves(head: str, fates_on_head: FatesOnHead) -> list[Move]:
+    """Return the moves that keep a head branch's waiting builds, or defer them because of a
+    hold.
+    """
+    moves = [fate.move for fate in fates_on_head.fates if fate.move]
     return [replace(move, decision=replace(move.decision, head=head), kept=True) for move in moves]
 
 
 def _asks_at(name: str, asks: Iterable[Ask], moves: Mapping[Identity, Move]) -> list[Decided]:
-    """Return the asks for a head branch, with their moves."""
+    """Return the asks (images with new builds) whose commit goes to a head branch, with their moves
+    (the decisions).
+    """
     return [(ask, moves[ask.key]) for ask in asks if moves[ask.key].decision.head == name]
 
 
@@ -242,9 +252,9 @@ def _proved_asks(
 ) -> list[Move]:
     """Verify the signatures and other proofs of the new builds.
 
-    Return the moves in the same order. A build becomes a refusal if it lacks a required proof, or
-    if a person has closed a pull request with this build or a newer one. A person's own command is
-    never refused because of a closed pull request.
+    Return the moves (decisions) in the same order. A move becomes a refusal if its build lacks a
+    required proof, or if a person has declined this build or a newer one by closing a pull request.
+    A person's own command is never refused because of a closed pull request.
     """
     if job.intent:
         return verified(moves, checks)
@@ -268,51 +278,71 @@ def _scene(
     world: World,
     checks: LastChecks,
 ) -> Scene:
-    """Find the subscription of each waiting build, and read the files that are needed to decide the
-    builds of Applications that are not part of this run.
+    """Find the subscription (what to update, and where) of each waiting build, and read the files
+    that are needed to decide the builds of Applications that are not part of this run.
 
-    Those subscriptions come from the Application's annotations if it can be looked up. Otherwise,
-    they are created from the entry in the list.
+    The subscriptions of those Applications come from their annotations, if they can be looked up.
+    Otherwise, they are created from the entry in the list of waiting builds.
     """
     subs_of_run = asked_subscriptions(batch)
     from_annotations = {key_of_entry(sub): sub for sub in subs_of_run}
-    of_others: dict[BuildKey, ListedBuild] = {}
+    # waiting builds whose subscription is not known yet
+    builds_of_others: dict[BuildKey, ListedBuild] = {}
     for head in heads.values():
         if head.instead:  # the other head branch has its builds
             continue
         for build in head.waiting_list.builds:
             if build.key not in from_annotations:
-                of_others[build.key] = build
-    if not of_others:
-        return Scene(base, from_annotations, {}, facts, job, world, gather, checks)
+                builds_of_others[build.key] = build
+    if not builds_of_others:
+        return Scene(
+            base=base,
+            from_annotations=from_annotations,
+            from_list={},
+            facts=facts,
+            job=job,
+            world=world,
+            gather=gather,
+            checks=checks,
+        )
 
-    looked_up = _looked_up(of_others, batch, base, world)
+    looked_up = _subscriptions_of_others(builds_of_others, batch, base, world)
     created = {
         key: subscription_of(build, base)
-        for key, build in of_others.items()
+        for key, build in builds_of_others.items()
         if key not in looked_up
     }
-    base, subs_of_others = _governed(base, [*looked_up.values(), *created.values()], batch, job)
+    subs_without_config = [*looked_up.values(), *created.values()]
+    base, subs_of_others = _with_config_applied(base, subs_without_config, batch, job)
     all_subs = [*subs_of_run, *subs_of_others]
     facts = replace(facts, elsewhere=holds_of_others(base, all_subs, job.terms))
 
-    by_key = {key_of_entry(sub): sub for sub in subs_of_others}
+    by_key = {key_of_entry(sub): sub for sub in subs_of_others}  # with the config applied
     from_annotations |= {key: by_key[key] for key in looked_up}
     from_list = {key: by_key[key] for key in created}
-    return Scene(base, from_annotations, from_list, facts, job, world, gather, checks)
+    return Scene(
+        base=base,
+        from_annotations=from_annotations,
+        from_list=from_list,
+        facts=facts,
+        job=job,
+        world=world,
+        gather=gather,
+        checks=checks,
+    )
 
 
-def _looked_up(
+def _subscriptions_of_others(
     listed: Mapping[BuildKey, ListedBuild], batch: Batch, base: Snapshot, world: World
 ) -> dict[BuildKey, Subscription]:
-    """Return the subscriptions for these waiting builds, as far as their Applications can be looked
-    up.
+    """Return the subscriptions (what to update, and where) for these waiting builds, as far as
+    their Applications can be looked up.
 
     The batch writes with one set of credentials, so subscriptions that need others are left out,
     and so are those for another repository or branch.
     """
-    of_batch = batch.asks[0].subscription
-    repo = normal_url(of_batch.repo)
+    first_sub = batch.asks[0].subscription  # all asks have the same repository and credentials
+    repo = normal_url(first_sub.repo)
     looked_up: dict[BuildKey, Subscription] = {}
     for app in dict.fromkeys(build.application for build in listed.values()):
         for sub in batch.look(app):
@@ -320,18 +350,19 @@ def _looked_up(
             if key not in listed:
                 continue
             is_same_branch = normal_url(sub.repo) == repo and sub.base in ("", base.branch)
-            if is_same_branch and world.login(sub) == world.login(of_batch):
+            if is_same_branch and world.login(sub) == world.login(first_sub):
                 looked_up[key] = sub
     return looked_up
 
 
-def _governed(
+def _with_config_applied(
     base: Snapshot, subs: Sequence[Subscription], batch: Batch, job: Job
 ) -> tuple[Snapshot, list[Subscription]]:
-    """Apply the repository's own config (rules for its files) to these subscriptions.
+    """Apply the repository's own config (rules for its files) to these subscriptions (what to
+    update, and where).
 
     Return the base with the files that are needed to decide the subscriptions, and the
-    subscriptions.
+    subscriptions with the settings of the config.
     """
     config = job.wording.config
     config_of_default_branch = config_in(base.default)
@@ -341,15 +372,15 @@ def _governed(
     def changed(sub: Subscription) -> Collection[str]:
         return changed_files(base, sub, job.terms)
 
-    by_config = governed(subs, config, job.terms.now, changed)
-    limited = also_limited(by_config, config_of_default_branch, changed)
+    configured_subs = governed(subs, config, job.terms.now, changed)
+    limited_subs = also_limited(configured_subs, config_of_default_branch, changed)
     key_paths: list[str] = []  # files with the public keys that the config requires
-    for sub in limited:
+    for sub in limited_subs:
         for demand in sub.demands:
             key_paths += demand.keys
     base = with_more(base, map(Place, key_paths), batch.repository)
     with of_config():
-        return base, [with_all_keys(sub, base.files) for sub in limited]
+        return base, [with_all_keys(sub, base.files) for sub in limited_subs]
 
 
 def _decided_on_our_branch(
@@ -361,14 +392,15 @@ def _decided_on_our_branch(
     *,
     proves: bool,
 ) -> tuple[dict[Identity, Move], FatesOnHead]:
-    """Decide about the builds waiting on one of our head branches, together with this run's new
-    builds for it (`asks_at_head`).
+    """Decide about the builds waiting on one of our head branches (branches of pull requests),
+    together with this run's new builds for it (`asks_at_head`).
 
     `moves` are the decisions about all new builds of the run. With `proves`, signatures of the
     waiting builds are verified again. Return the decisions about the new builds for this branch,
-    and what became of the waiting ones.
+    and what became of the waiting ones (their fates).
     """
     terms = scene.job.terms
+    # the base as it will be after the merge: without the holds that the merge ends
     scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
         head.waiting_list,
@@ -385,22 +417,25 @@ def _decided_on_our_branch(
     still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
     passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
 
-    # 2. Compare the others with the new builds for this branch.
-    elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
-    untouched = [build for build in passed if build.subscription.identity not in elsewhere]
-    new_moves, fates = decide_with_waiting(scene.base, untouched, asks_at_head, terms)
+    # 2. Compare the others with the new builds for this branch, except for those that a person's
+    #    command on another branch is about.
+    commands_elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
+    without_command = [
+        build for build in passed if build.subscription.identity not in commands_elsewhere
+    ]
+    new_moves, fates = decide_with_waiting(scene.base, without_command, asks_at_head, terms)
 
     # 3. Apply a person's command whose own commit goes to another branch.
     for build in passed:
-        ask = elsewhere.get(build.subscription.identity)
+        ask = commands_elsewhere.get(build.subscription.identity)
         if ask:
             fates.append(taken_out(scene.base, build, ask, moves[ask.key], terms))
 
     problems += [_undecided_warning(entry, head.name) for entry in undecided]
     return new_moves, FatesOnHead(
-        (*fates, *withdrawn_fates, *failed_fates),
-        tuple(undecided),
-        tuple(dict.fromkeys(problems)),
+        fates=(*fates, *withdrawn_fates, *failed_fates),
+        undecided=tuple(undecided),
+        problems=tuple(dict.fromkeys(problems)),
     )
 
 
@@ -408,7 +443,7 @@ def _commands_elsewhere(
     batch: Batch, job: Job, asks_at_head: Sequence[Decided]
 ) -> dict[Identity, Ask]:
     """Return the asks of a person's command whose commit goes to another branch than this head
-    branch.
+    branch, by key. `asks_at_head` are the asks whose commit goes here.
 
     A hold or a rollback also applies to the builds that wait here. A release does not.
     """
@@ -427,7 +462,8 @@ def _without_withdrawn(
     """Leave out the promoted builds whose source environment no longer has the version, for example
     because it was rolled back there.
 
-    Return the other builds, and what became of those that were left out.
+    Return the other waiting builds, and what became of those that were left out: replaced by a new
+    build in `asks_at_head`, or dropped.
     """
     decided = [(ask, moves[ask.key]) for ask in batch.asks]
     new_builds = {ask.key: move for ask, move in asks_at_head if move.updates}
@@ -450,8 +486,10 @@ def _without_withdrawn(
 def _facts_between(
     waiting: Sequence[WaitingBuild], asks_at_head: Sequence[Decided], scene: Scene
 ) -> Facts:
-    """Look up what is needed to choose between waiting builds, new builds, and the base's version:
-    answers of the registries, and which of two source commits is the newer one.
+    """Return the facts that are needed to choose between waiting builds, new builds, and the base's
+    version: answers of the registries, and which of two source commits is the newer one.
+
+    They are added to the facts in `scene`.
     """
     more = scene.gather(scene.base, asks_of(waiting))
     commit_pairs = dict.fromkeys(pairs_of(waiting, asks_at_head))
@@ -469,16 +507,16 @@ def _checked_alone(
     """Check the builds that wait on a head branch, as if this run had no new builds.
 
     The rules are applied again, and with `proves`, the signatures of the builds that pass them are
-    verified again. Return the builds that may stay, what became of the others, and warnings about
-    builds that stay without having been checked.
+    verified again. Return the builds that may stay, what became of the others (their fates), and
+    warnings about builds that stay without having been checked.
     """
     fates = [fate_alone(scene.base, build, head) for build in waiting]
-    verified_moves, problems = _verified_again(fates, scene, head, proves=proves)
+    verified_moves, problems = _with_proofs_checked(fates, scene, head, proves=proves)
     passed: list[WaitingBuild] = []
     refused_by_rule = [fate for fate in fates if fate.rule]
     not_proved: list[BuildFate] = []
     for build, fate in zip(waiting, fates, strict=True):
-        if fate.rule:
+        if fate.rule:  # it is in `refused_by_rule`
             continue
         move = verified_moves.get(build.listed.key)
         if move is None:  # it is not written again, so there is nothing to prove
@@ -490,36 +528,43 @@ def _checked_alone(
             not_proved.append(BuildFate(build.listed, "dropped", because))
             continue
         if verdict.verdict == "error":
-            problems.append(_unchecked_build(build, verdict.because, verdict.hint, head))
-        elif fate.doubt:
-            problems.append(_unchecked_build(build, fate.because, "", head))
+            problems.append(_unchecked_warning(build, verdict.because, verdict.hint, head))
+        elif fate.doubt:  # a server did not respond
+            problems.append(_unchecked_warning(build, fate.because, "", head))
         passed.append(replace(build, proof=move.decision.proof))
     return passed, refused_by_rule + not_proved, problems
 
 
-def _verified_again(
+def _with_proofs_checked(
     fates: Sequence[BuildFate], scene: Scene, head: str, *, proves: bool
 ) -> tuple[dict[BuildKey, Move], list[Problem]]:
-    """Verify the proofs of the waiting builds that would be written again.
+    """Verify the signatures and other proofs of the waiting builds that would be written again.
 
-    Return their moves by build, with the result as the verdict. Without `proves`, the moves are not
-    verified, and there is a warning.
+    `fates` has what becomes of each build of the branch `head`. The moves that write the builds are
+    returned by the build's key, with the result of the verification as their verdict. Without
+    `proves`, they are returned as they are, with a warning.
     """
-    moves = {fate.listed.key: fate.move for fate in fates if fate.move and fate.move.updates}
+    moves_that_write: dict[BuildKey, Move] = {}
+    for fate in fates:
+        if fate.move and fate.move.updates:
+            moves_that_write[fate.listed.key] = fate.move
+
     if proves:
-        checks = replace(scene.checks, labels=False)
-        verified_moves = verified(list(moves.values()), checks)
-        return dict(zip(moves, verified_moves, strict=True)), []
-    if not moves:
+        checks = replace(scene.checks, labels=False)  # only proofs, not the images' labels
+        verified_moves = verified(list(moves_that_write.values()), checks)
+        return dict(zip(moves_that_write, verified_moves, strict=True)), []
+    if not moves_that_write:
         return {}, []
     message = (
         f"the builds waiting on {head} were not verified again: this run affects too many branches"
     )
-    return moves, [Problem(Trouble.warning("signature", message))]
+    return moves_that_write, [Problem(Trouble.warning("signature", message))]
 
 
-def _unchecked_build(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
-    """Return the warning that a waiting build stays, although it could not be checked."""
+def _unchecked_warning(waiting: WaitingBuild, because: str, hint: str, head: str) -> Problem:
+    """Return the warning that a waiting build stays, although it could not be checked. `because` is
+    the reason, and `head` the branch where it waits.
+    """
     version = waiting.listed.version
     app = waiting.listed.application
     message = f"{version} is still waiting on {head}, but could not be checked: {because}"

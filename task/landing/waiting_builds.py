@@ -1,8 +1,8 @@
 """Pure code for the builds that are waiting on head branches.
 
 Each run reevaluates all of them on the current base: `_decide_alone` decides a build, or
-`_meet_ask` if the run is about the same image. In the end, the build is merged, replaced by another
-one (superseded), deferred by a hold, or dropped.
+`_decide_with_ask` if the run is about the same image. In the end, the build is merged, replaced by
+another one (superseded), deferred by a hold, or dropped.
 
 A head branch's list has at most one waiting build for each write-back file and alias. A build that
 passes is written again, on top of the base's tip. If a person holds a build, it is remembered as
@@ -99,8 +99,8 @@ class WaitingBuild:
 
 @dataclass(frozen=True)
 class Undecided:
-    """A listed build that cannot be decided or written now. It stays in the list, but is not part
-    of a commit.
+    """A listed build (one that waits on a head branch) that cannot be decided or written now. It
+    stays in the list, but is not part of a commit.
     """
 
     listed: ListedBuild
@@ -114,7 +114,9 @@ class Undecided:
 
 @dataclass(frozen=True)
 class BuildFate:
-    """What became of a listed build, with the move that writes or defers it, if any."""
+    """What became of a listed build (one that waits on a head branch), with the move that writes or
+    defers it, if any.
+    """
 
     listed: ListedBuild
     fate: Fate
@@ -128,19 +130,20 @@ class BuildFate:
         """Return the build's row in the report."""
         listed = self.listed
         return HeadBuildRow(
-            listed.application,
-            listed.alias,
-            listed.tag,
-            listed.digest,
-            head,
-            self.fate,
-            self.because,
+            application=listed.application,
+            alias=listed.alias,
+            tag=listed.tag,
+            digest=listed.digest,
+            head=head,
+            outcome=self.fate,
+            because=self.because,
         )
 
     @property
     def stays_listed(self) -> bool:
         """Whether the build stays in the list and in the commit."""
-        return self.on_foreign_branch or (self.move is not None and self.move.updates)
+        is_written_again = self.move is not None and self.move.updates
+        return self.on_foreign_branch or is_written_again
 
     @property
     def altered(self) -> bool:
@@ -205,8 +208,8 @@ NO_FATES = FatesOnHead()  # of the base, where nothing waits
 
 
 def subscription_of(listed: ListedBuild, base: Snapshot) -> Subscription:
-    """Create a subscription (what to update, and where) from the list's entry for a waiting build,
-    because this run did not read the Application's annotations.
+    """Create a subscription (what to update, and where) from the entry of a waiting build in its
+    head branch's list, for an Application whose annotations this run did not read.
     """
     namespace, _, name = listed.application.partition("/")
     image = parse_image(listed.image)
@@ -235,14 +238,14 @@ def places_of(sub: Subscription) -> tuple[Place, ...]:
 def overtaken(base: Snapshot, listed: ListedBuild, sub: Subscription | None) -> bool:
     """Return whether the base branch already has a waiting build, or a newer one.
 
-    `sub` is None if the Application's annotations were not read. This does not query any server.
+    `sub` is None if the Application's annotations were not read. No server is queried.
     """
     try:
         in_git = reading(base, sub or subscription_of(listed, base), Terms())
     except TaskError:
         return False
     if in_git.version == listed.version:
-        return in_git.sound
+        return in_git.sound  # False if the text must still be rewritten, such as the number 1.10
     if in_git.version == listed.base.version:  # the base is unchanged since it was listed
         return False
     if sub is None or listed.rollback:  # without annotations, the order is unknown
@@ -261,10 +264,11 @@ def waiting_in(
     terms: Terms,
     facts: Facts,
 ) -> tuple[list[WaitingBuild], list[Undecided]]:
-    """Read what the base branch has for each build in a list.
+    """Read what the base branch has for each build in the list of a head branch.
 
-    `from_annotations` are the subscriptions that this run has read. `from_list` has one for each
-    other build. Return the builds that can be decided, and those that cannot, with the reason.
+    `from_annotations` are the subscriptions (what to update, and where) that this run has read.
+    `from_list` has one for each other build. Return the builds that can be decided, and those that
+    cannot, with the reason.
     """
     waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
@@ -291,8 +295,9 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
     """Return why a waiting build cannot be decided without its Application's annotations, or "" if
     it can.
 
-    Without the annotations, the run cannot tell which of two versions is newer. It only needs to
-    know that if the base has another version than when the build was listed.
+    Without the annotations, the run cannot tell which of two versions is newer. It needs to know
+    that only if the base branch has changed since the build was listed, and has neither the version
+    from then nor this build's version.
     """
     on_base = situation.in_git.version
     if not on_base:
@@ -304,7 +309,9 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
-    """Return the asks for which the same facts have to be looked up as for these waiting builds."""
+    """Return asks (images with new builds) that stand for these waiting builds: the same facts have
+    to be looked up for both. Rollbacks, and builds whose annotations were not read, need none.
+    """
     return [
         Ask(build.subscription, (build.image,), build=build.build)
         for build in waiting
@@ -315,11 +322,11 @@ def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
 def pairs_of(
     waiting: Iterable[WaitingBuild], decided: Sequence[Decided]
 ) -> list[tuple[str, str, str]]:
-    """Return pairs of source commits, with their repository, to find out which of two builds is
-    newer.
+    """Return the source commits to compare, to find out which of two builds is newer: (repository,
+    commit, other commit).
 
-    A waiting build is compared with the newest written build, the deferred build, and the new build
-    of the same image in `decided`.
+    A waiting build is compared with the newest written build, the deferred build (one that a hold
+    kept back), and the new build of the same image in `decided`.
     """
     new_builds = {ask.key: move.build for ask, move in decided}
     comparisons: list[tuple[Build, Build]] = []
@@ -416,7 +423,7 @@ TOGETHER: Mapping[tuple[str, str], tuple[Meeting, Meeting]] = {
 
 def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
     """Return what becomes of a build that waits on the branch `head`, if this run has no new build
-    for the image.
+    for the image. A build that the repository's config no longer permits is dropped.
     """
     move, fate, because = _decide_alone(base, waiting)
     if move and move.updates:
@@ -434,8 +441,8 @@ def decide_with_waiting(
     """Decide the builds waiting on one of our head branches together with this run's new builds for
     that branch.
 
-    `decided` has the asks for the new builds, with the decisions about them. Return the decisions
-    that take the waiting builds into account, and what becomes of each waiting build.
+    `decided` has the asks for the new builds, with the decisions about them. Return those
+    decisions, changed where a waiting build wins, and what becomes of each waiting build.
     """
     moves = {ask.key: move for ask, move in decided}
     asks = {ask.key: ask for ask, _ in decided}
@@ -443,7 +450,7 @@ def decide_with_waiting(
     for build in waiting:
         key = build.subscription.identity
         if key in asks:
-            result = _meet_ask(base, build, asks[key], moves[key], terms)
+            result = _decide_with_ask(base, build, asks[key], moves[key], terms)
             moves[key] = result.ask_move
             fate = BuildFate(build.listed, result.fate, result.because, result.build_move)
         else:
@@ -456,14 +463,16 @@ def decide_with_waiting(
 
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
-    """Add what this run proved about the waiting build to the move that writes it."""
+    """Return the move that writes a waiting build, with what this run proved about the build (its
+    signature, for example). A move that does not write it stays the same.
+    """
     if not move.updates:
         return move
     return replace(move, decision=replace(move.decision, proof=waiting.proof))
 
 
 def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
-    """Return why a waiting promotion is obsolete, or "".
+    """Return why a waiting promotion is obsolete, or "" if it is not.
 
     A promotion brings the version of a source Application to another one. It is obsolete if this
     run's decisions show that the source now has a different version: because it was promoted again,
@@ -483,13 +492,13 @@ def withdrawn(listed: ListedBuild, decided: Iterable[Decided]) -> str:
             and sub.entry.image.identity == identity
         )
         if promoted_again:
-            at_source = ask.offered
+            image_at_source = ask.offered
         elif source_rolled_back:
-            at_source = move.decision.candidate
-        else:  # it says nothing about the source
+            image_at_source = move.decision.candidate
+        else:  # the decision says nothing about the source
             continue
-        if not alike(at_source, promoted_version):
-            return f"{listed.promoted_from} now has {at_source.version}"
+        if not alike(image_at_source, promoted_version):
+            return f"{listed.promoted_from} now has {image_at_source.version}"
     return ""
 
 
@@ -499,13 +508,15 @@ def taken_out(
     """Return what becomes of a waiting build if a person gives a command for its image, and the
     command's own commit goes to another branch.
 
-    `move` is the decision about the command (`ask`).
+    `move` is the decision about the command (`ask`). If the command's commit writes this build, the
+    build is dropped here.
     """
     if move.decision.verdict in ("error", "refuse"):  # the command has no effect
         build_move, _, _ = _decide_alone(base, waiting)
         return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
-    result = _meet_ask(base, waiting, ask, move, terms)
-    if result.fate == "waits" and result.build_move is None:
+    result = _decide_with_ask(base, waiting, ask, move, terms)
+    is_written_by_command = result.fate == "waits" and result.build_move is None
+    if is_written_by_command:
         return BuildFate(waiting.listed, "dropped", move.decision.because)
     return BuildFate(waiting.listed, result.fate, result.because, result.build_move)
 
@@ -517,11 +528,12 @@ def fates_on_foreign_branch(
     decided: Sequence[Decided],
     base: Snapshot,
 ) -> FatesOnHead:
-    """Return what became of the listed builds on a head branch that a person has pushed to.
+    """Return what became of the builds in a head branch's list, if a person has pushed to that
+    branch.
 
-    The run does not replace that branch, so a build waits there as long as the branch's `files`
-    have its version. `subs` are the subscriptions that this run has read, and `decided` has the
-    decisions about its new builds.
+    The run does not replace the branch, so a build waits there as long as the branch's `files` have
+    its version. `subs` are the subscriptions (what to update, and where) that this run has read,
+    and `decided` has the decisions about its new builds.
     """
     foreign_branch = replace(base, files={**base.files, **files})
     new_builds = {key_of_entry(ask.subscription): move for ask, move in decided if move.updates}
@@ -557,7 +569,7 @@ def _version_in(branch: Snapshot, sub: Subscription) -> str:
 
 def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
     """Return why the repository's config no longer permits a waiting build to be written to the
-    branch `head`, or "" if it does.
+    branch `head`, or "" if it does. `move` is the decision to write it.
     """
     decision = move.decision
     sub = decision.subscription
@@ -565,7 +577,7 @@ def _why_no_longer_permitted(base: Snapshot, move: Move, head: str) -> str:
         kind = resolve(sub, base)
         target = target_of(sub, kind)
         changed_files, _ = EDITORS[kind].write(base.files, target, decision.candidate)
-        refuse_files(sub, changed_files, head)
+        refuse_files(sub, changed_files, head)  # raises `NotPermittedError`
     except NotPermittedError as error:
         return str(error)
     except TaskError:  # the edit raises it again, as the decision's error
@@ -580,50 +592,57 @@ def _verb(ask: Ask) -> str:
 
 @dataclass(frozen=True)
 class _MeetingResult:
-    """The result when an ask meets a waiting build of the same image."""
+    """The result when an ask (a new build, or a person's command) is for the same image as a
+    waiting build.
+    """
 
-    ask_move: Move
-    build_move: Move | None  # the move that keeps or defers the waiting build, if any
+    ask_move: Move  # the decision about the ask
+    build_move: Move | None  # the decision that keeps or defers the waiting build, if any
     fate: Fate  # of the waiting build
     because: str
 
 
-def _meet_ask(
+def _decide_with_ask(
     base: Snapshot, waiting: WaitingBuild, ask: Ask, move: Move, terms: Terms
 ) -> _MeetingResult:
-    """Decide between a waiting build and an ask for the same image: a new build, or a person's
-    command.
+    """Decide between a build that waits on a head branch and an ask for the same image: a new
+    build, or a person's command.
 
-    `move` is the decision about the ask alone. The table `TOGETHER` says which of them wins.
+    `move` is the decision about the ask as if nothing were waiting. The table `TOGETHER` says what
+    happens to both. Return the final decision about the ask, and what becomes of the waiting build
+    (its fate), with the move that keeps it, if any.
     """
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
     meeting = if_rollback if waiting.listed.rollback else if_build
-    if _verb(ask) == "release" or meeting in ("reevaluated", "newer_deferred"):
+    needs_memory_after_command = meeting in ("reevaluated", "newer_deferred")
+    if _verb(ask) == "release" or needs_memory_after_command:
         waiting = replace(waiting, situation=_situation_after(waiting.situation, ask, move))
     build_move, fate, because = _decide_alone(base, waiting)
+    # Without a move of its own, the waiting build leaves the list, whatever the ask does.
     if build_move is None or meeting == "written_by_ask":
-        return _MeetingResult(move, None, fate, because)
+        return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
+    # 1. In these cases, the ask's move replaces the waiting build.
     decision = move.decision
     version = waiting.image.version
     same_version = decision.candidate.version == version
-    # In these cases, the ask's move replaces the waiting build.
     if meeting == "given_up":  # a person wants another version
         if same_version:
-            return _MeetingResult(move, None, fate, because)
-        return _MeetingResult(move, None, "dropped", decision.because)
+            return _MeetingResult(move, build_move=None, fate=fate, because=because)
+        return _MeetingResult(move, build_move=None, fate="dropped", because=decision.because)
     if meeting == "replaced_by_ask":
         replaced_by = f"replaced by {decision.candidate.version}"
-        return _MeetingResult(move, None, "superseded", replaced_by)
+        return _MeetingResult(move, build_move=None, fate="superseded", because=replaced_by)
     if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
-        return _MeetingResult(rollback_without_hold, None, fate, because)
+        return _MeetingResult(rollback_without_hold, build_move=None, fate=fate, because=because)
 
-    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+    # 2. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
+    other_build_deferred = fate == "deferred" and not same_version
     if meeting == "beats_ask":  # the waiting build is newer
         move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
     elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
@@ -631,18 +650,19 @@ def _meet_ask(
         lifted = move.remember is not None and move.remember.lifted
         released_hold = Remember(waiting.situation.memory, lifted=lifted)
         move = replace(move, decision=replace(decision, judged=verdict), remember=released_hold)
-    # of two builds under a hold, only the newer one is remembered
-    elif meeting == "newer_deferred" and fate == "deferred" and not same_version:
+    elif meeting == "newer_deferred" and other_build_deferred:
+        # of two builds under a hold, only the newer one is remembered
         newer = f"{because}; the newer {version} is remembered"
         move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return _MeetingResult(move, build_move, fate, because)
+    return _MeetingResult(move, build_move=build_move, fate=fate, because=because)
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
-    """Return the outcome of an ask in the words of the table `TOGETHER`, and why its build is older
+    """Return the outcome of an ask (a new build, or a person's command), and why its build is older
     than the waiting one ("" if it is not).
 
-    `move` is the decision about the ask: a new build, or a person's command.
+    The outcome is a word of the table `TOGETHER`: "nothing", "deferred", "done", "no-hold",
+    "newer", "same", or "older". `move` is the decision about the ask.
     """
     verb = _verb(ask)
     verdict = move.decision.verdict
@@ -658,7 +678,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
             return "done" if move.remember else "nothing", ""
         return "deferred" if verdict == "defer" else "nothing", ""
 
-    # a run or a release that writes a build
+    # The rest is about a run or a release that writes a build.
     candidate = move.decision.candidate
     if candidate.version == waiting.image.version:
         return "same", ""
@@ -672,11 +692,11 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
 
 
 def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
-    """Return the situation of an image (everything that decisions about it depend on) with the
-    holds that apply after a command.
+    """Return the situation of an image (everything that decisions about it depend on) after a
+    person's command or a new build (`ask`): with the memory and the holds that it leaves behind.
 
-    `move` is the decision about the command (`ask`). If it writes a build, that build is not part
-    of the result: the waiting build is not compared with it here.
+    `move` is the decision about the ask. If a `release` writes a build, the memory is the one from
+    before, without its hold and without the build that the hold kept back.
     """
     remember = move.remember
     if remember is None:
@@ -693,10 +713,10 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
 
 
 def _without_hold(release: Move, rollback: Move, listed: ListedBuild) -> Move:
-    """Return a move that writes a waiting rollback again, but without its hold.
+    """Return a move (decision) that writes a waiting rollback again, but without its hold.
 
-    `release` is the person's command that ends the hold, and `rollback` writes the rollback with
-    its hold.
+    `release` is the decision about the person's command that ends the hold, and `rollback` is the
+    one that writes the rollback with its hold. `listed` is the rollback's entry in the list.
     """
     replaced_version = listed.rollback.was if listed.rollback else ""
     verdict = Verdict(
@@ -716,8 +736,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
     """Decide a waiting build on the current base branch, as if this run had no new builds.
 
     A waiting build is proposed on a head branch (the branch of a pull request), and is not merged
-    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it,
-    and the reason.
+    yet. Return a move that writes or defers it (None if it leaves the list), what becomes of it
+    ("waits", "merged", "superseded", "deferred", or "dropped"), and the reason.
     """
     situation = waiting.situation
     on_base = situation.in_git.version
@@ -735,8 +755,12 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         why_deferred = hold_text(situation.hold) if situation.hold else because
         return move, "deferred", why_deferred
     if verdict.verdict == "error":  # a server did not respond, so the build stays
-        kept = Verdict("update", UNANSWERED, f"{because}; the build is kept")
-        return Move(situation.decision(waiting.image, kept), waiting.build), "waits", because
+        kept_verdict = Verdict("update", UNANSWERED, f"{because}; the build is kept")
+        return (
+            Move(situation.decision(waiting.image, kept_verdict), waiting.build),
+            "waits",
+            because,
+        )
     if verdict.verdict != "update":
         fate: Fate = "superseded" if verdict.rule == "superseded" else "dropped"
         return None, fate, because
@@ -745,30 +769,30 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
 
 
 def _offer(waiting: WaitingBuild) -> Offer:
-    """Return a waiting build in the form in which the rules judge new builds."""
+    """Return a waiting build as an offer, the form in which the rules judge new builds."""
     pinned = bool(waiting.image.digest and waiting.image.tag)
     return Offer(waiting.image, waiting.build, pinned=pinned, origin=waiting.listed.event)
 
 
 def _as_allowed(waiting: WaitingBuild, refused: Move) -> Move:
-    """Return the move for a waiting build that a person allowed although it is older than the
-    base's version. If a rule refuses it for another reason, return `refused`.
+    """Weigh a waiting build again, as if downgrades were allowed: a person allowed the build
+    although it is older than the base's version. Return that move, or `refused` (the move from
+    before) if a rule still refuses the build.
 
-    This is only called while the base is unchanged. The rules for age and order admit such a build
-    only as a promotion, so it is weighed as one.
+    The rules for age and order admit such a build only as a promotion, so it is weighed as one.
     """
     terms = replace(waiting.situation.terms, allow_downgrade=True)
-    promoted = Promoted("", since=lambda: LONG_AGO)
+    promoted = Promoted("", since=lambda: LONG_AGO)  # old enough for any minimum age
     offer = replace(_offer(waiting), pinned=False, promoted=promoted)
     move = weigh(replace(waiting.situation, terms=terms), offer)
     return move if move.decision.verdict in ("update", "defer") else refused
 
 
 def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
-    """Return the move that writes a waiting build again, with what is remembered about the image
-    after that.
+    """Return the move that writes a waiting build again, with the image's memory after that: what
+    the state file remembers about it, such as the newest written build.
 
-    The move has the digest and the promotion's source that are in the list.
+    The digest and the promotion's source come from the list's entry.
     """
     image = waiting.image
     memory_before = waiting.situation.memory
@@ -791,15 +815,17 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
 
 def _decide_rollback_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, Fate, str]:
-    """Decide a waiting rollback. It stays as long as the base has the version that it replaces.
+    """Decide a waiting rollback (a person's change to an older version) on the current base branch.
+    It stays as long as the base has the version that it replaces.
 
-    Return the same as `_decide_alone`.
+    Return a move that writes it (None if it leaves the list), what becomes of it ("waits" or
+    "superseded"), and the reason.
     """
     situation = waiting.situation
     rollback = waiting.listed.rollback
     on_base = situation.in_git.version
-    if rollback is None or on_base != rollback.was:
-        replaced_version = rollback.was if rollback else ""
+    replaced_version = rollback.was if rollback else ""
+    if rollback is None or on_base != replaced_version:
         because = f"{base.branch} now has {on_base or 'nothing'}, not {replaced_version}"
         return None, "superseded", because
 
@@ -829,15 +855,17 @@ def list_after(
     run.
 
     It has the builds that the branch's commit writes (`done`), and those that could not be decided
-    or written.
+    (in `of_head`) or written (`unwritten`).
     """
-    # A build that left the list is listed again, based on the current base.
+    # A build that left the list and is written again gets a new entry, based on the current base.
     removed_keys = {fate.listed.key for fate in of_head.fates if fate.fate != "waits"}
-    remaining = {build.key: build for build in waiting_list.builds if build.key not in removed_keys}
+    old_entries = {
+        build.key: build for build in waiting_list.builds if build.key not in removed_keys
+    }
     new_entries: dict[BuildKey, ListedBuild] = {}
     for move in done:
         if move.updates:
-            old_entry = remaining.get(key_of_entry(move.subscription))
+            old_entry = old_entries.get(key_of_entry(move.subscription))
             new_entry = listed_of(move, old_entry, base, now)
             new_entries[new_entry.key] = new_entry
     undecided_entries = [undecided.list_entry for undecided in of_head.undecided]
@@ -854,7 +882,8 @@ def list_after(
 
 
 def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) -> ListedBuild:
-    """Return the list's entry for a build that this run writes to a head branch.
+    """Return the entry for a build that this run writes to a head branch, in that branch's list of
+    waiting builds.
 
     If the same build was already listed (`before`), most details of that entry are kept.
     """
@@ -903,8 +932,9 @@ def _is_same_build(listed: ListedBuild, move: Move) -> bool:
 
 
 def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
-    """Return the base's current version of an image, and what its state file remembers about the
-    image. Both are empty if one of them cannot be read.
+    """Return the base branch's current version of an image, and what its state file remembers about
+    the image: the newest written build, and the replaced versions. Everything is empty if one of
+    the files cannot be read.
     """
     try:
         memory = state_of(base, sub).images.get(key_of(sub), Memory())
@@ -917,24 +947,27 @@ def base_then(base: Snapshot, sub: Subscription) -> BaseThen:
 def updated_list(
     waiting_list: WaitingList, *, absent: bool, merged: bool, request: KnownRequest | None
 ) -> WaitingList:
-    """Return a head branch's list with the consequences of what people did with the branch and its
+    """Return a head branch's list of waiting builds after what people did with the branch and its
     pull request since the last run.
 
-    `absent`: the branch does not exist. `merged`: its builds were merged. `request` is the newest
-    pull request.
+    If a person has closed the request, the builds are declined. If the builds were merged or the
+    branch was deleted, they are no longer waiting. `absent`: the branch does not exist. `merged`:
+    its builds were merged. `request` is the newest pull request.
     """
     newest_request = request or waiting_list.request
-    branch_deleted = absent and waiting_list.arrived
+    was_deleted = absent and waiting_list.arrived
     if request and _closed_by_person(request, waiting_list):
         waiting_list = declined_by(waiting_list, request.url)
-    elif merged or branch_deleted:
+    elif merged or was_deleted:
         waiting_list = replace(waiting_list, builds=(), releases=())
     return replace(waiting_list, request=newest_request)
 
 
 def _closed_by_person(request: KnownRequest, waiting_list: WaitingList) -> bool:
-    """Return whether a person has closed a pull request since the last run. `waiting_list` has the
-    request as that run saw it.
+    """Return whether a person has closed a pull request since the last run.
+
+    `waiting_list` has the request as that run saw it, and the reason (`closing`) if that run wanted
+    to close it.
     """
     if request.state != "closed":
         return False

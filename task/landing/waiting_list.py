@@ -62,7 +62,9 @@ class KnownRequest:
 
 @dataclass(frozen=True)
 class BaseThen(Versioned):
-    """The base's state when a build was listed."""
+    """The base branch's version of an image, and what was remembered about it, when a build was
+    listed.
+    """
 
     tag: str = ""
     digest: str = ""
@@ -72,7 +74,7 @@ class BaseThen(Versioned):
 
 @dataclass(frozen=True)
 class ListedBuild(Versioned):
-    """A waiting build."""
+    """A waiting build: proposed on a head branch, and not merged yet."""
 
     application: str  # namespace/name
     alias: str
@@ -100,7 +102,7 @@ class ListedBuild(Versioned):
 
     @property
     def key(self) -> BuildKey:
-        """The identity of its entry."""
+        """The identity of its entry: Application, alias, image, target, path."""
         return (
             self.application,
             self.alias,
@@ -111,8 +113,9 @@ class ListedBuild(Versioned):
 
     @property
     def declined_key(self) -> tuple[str, str, str]:
-        """The identity of its entry in `declined`."""
-        return self.key[:3]
+        """The identity of its entry in `declined`: Application, alias, image."""
+        application, alias, image, _target, _path = self.key
+        return application, alias, image
 
 
 @dataclass(frozen=True)
@@ -152,7 +155,7 @@ class DeclinedBuild:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of its entry."""
+        """The identity of its entry: Application, alias, image."""
         return self.application, self.alias, parse_image(self.image).identity
 
 
@@ -188,16 +191,20 @@ class WaitingList:
 
 
 def key_of_entry(sub: Subscription) -> BuildKey:
-    """Return the key for a subscription's builds."""
+    """Return the key that a subscription's builds have in a list: Application, alias, image,
+    target, path.
+    """
     entry = sub.entry
     return sub.application.key, entry.alias, entry.image.identity, sub.target, sub.path
 
 
 def list_path(head: str) -> str:
-    """Return the path of a head branch's list on the memory branch."""
+    """Return the path of a head branch's list on the memory branch, such as
+    `.image-update/waiting/image-update%2Fweb-1a2b3c4d`.
+    """
     raw = head.encode("utf-8", "surrogateescape")
     name = "".join(chr(byte) if byte in SPELLED else f"%{byte:02X}" for byte in raw)
-    if len(name) > LONGEST_NAME:
+    if len(name) > LONGEST_NAME:  # the hash keeps long names apart that begin alike
         name = f"{name[:50]}%{sha256(raw).hexdigest()}"
     return f"{FOLDER}/{name}"
 
@@ -210,7 +217,7 @@ def is_list_path(path: str) -> bool:
 
 def list_of(files: Files, head: str) -> WaitingList:
     """Return a head branch's list of waiting builds from the memory branch's files, or an empty
-    list if there is none.
+    list if it has no file there.
 
     Raises `TargetError` if the file is not a valid list.
     """
@@ -229,7 +236,9 @@ def list_of(files: Files, head: str) -> WaitingList:
 
 
 def _unreadable_list(head: str, why: str) -> TargetError:
-    """Return the error for a head branch's list that is not valid, with the reason `why`."""
+    """Return the error for a head branch's list of waiting builds that is not valid, with the
+    reason `why`.
+    """
     message = f"cannot read the list of builds waiting on {head}: {why}"
     hint = (
         "delete this file from the memory branch; each waiting image will return with its next"
@@ -239,7 +248,9 @@ def _unreadable_list(head: str, why: str) -> TargetError:
 
 
 def read_list(text: str) -> WaitingList:
-    """Parse a list. Raises `TargetError`, with the line if it is known."""
+    """Parse the YAML of a list of waiting builds. Raises `TargetError`, with the line if it is
+    known.
+    """
     if len(text) > LARGEST:
         raise TargetError("it is larger than 1 MB")
     tree = parse(text)
@@ -259,7 +270,7 @@ def write_list(waiting_list: WaitingList) -> str:
             "application": declined.application,
             "alias": declined.alias,
             "image": declined.image,
-            "build": _build_words(declined.written),
+            "build": _data_of_written(declined.written),
             "request": declined.url,
         }
         for declined in waiting_list.declined
@@ -284,8 +295,10 @@ def _commit_data(commit: HeadCommit | None) -> Data:
     return vars(commit) if commit else {}
 
 
-def _build_words(written: Written | None) -> Data:
-    """Return a written build as a mapping for the file, or an empty one without a build."""
+def _data_of_written(written: Written | None) -> Data:
+    """Return a build that was written to Git as a mapping for the file, or an empty mapping without
+    a build.
+    """
     if written is None:
         return {}
     return {
@@ -297,16 +310,18 @@ def _build_words(written: Written | None) -> Data:
 
 
 def _identity_data(build: Build) -> Data:
-    """Return a build's position in the order of builds as a mapping for the file."""
+    """Return a build's position in the order of builds (counter, commit, time) as a mapping for the
+    file.
+    """
     return {**vars(build), "sequence": "" if build.sequence is None else str(build.sequence)}
 
 
 def _build_data(listed: ListedBuild) -> Data:
-    """Return a waiting build as a mapping for the file. `_listed_build` reads it."""
+    """Return a waiting build as a mapping for the file."""
     base = {
         "tag": listed.base.tag,
         "digest": listed.base.digest,
-        "written": _build_words(listed.base.written),
+        "written": _data_of_written(listed.base.written),
         "replaced": list(listed.base.replaced),
     }
     return {
@@ -368,8 +383,8 @@ def _block_lines(data: Data) -> list[str]:
 
 
 def _item_lines(item: object) -> list[str]:
-    """Return the lines of one item of a list: `- ` before the first one, and the others indented by
-    as much.
+    """Return the lines of YAML for one item of a list: `- ` before the first line, and the other
+    lines indented by as much.
     """
     if not isinstance(item, Mapping):
         return [f"- {_quoted_word(str(item))}"]
@@ -386,9 +401,10 @@ def _plain_value(node: Node, depth: int) -> object:
     """Return the string, list, or mapping that a YAML node stands for. Raises `Malformed` for all
     other YAML features, and for values that are too large.
 
-    `depth` is the number of nodes around it.
+    `depth` is the number of lists and mappings around the node.
     """
-    if depth > DEEPEST or node.anchor or node.tag or node.kind == "alias":
+    has_other_feature = bool(node.anchor or node.tag or node.kind == "alias")
+    if depth > DEEPEST or has_other_feature:
         raise Malformed("it has an anchor, an alias, a tag, or too many levels")
 
     if node.kind == "scalar":
@@ -397,9 +413,9 @@ def _plain_value(node: Node, depth: int) -> object:
         return "" if node.null else node.value
 
     if node.kind == "sequence":
-        # one item too many is enough for the error about it
-        children = node.children[: MOST_BUILDS + 1]
-        return [_plain_value(child, depth + 1) for child in children]
+        # one item more than allowed, so that `each` still reports a list that is too long
+        first_children = node.children[: MOST_BUILDS + 1]
+        return [_plain_value(child, depth + 1) for child in first_children]
 
     values: dict[str, object] = {}
     for key, value in pairs(node):
@@ -411,9 +427,9 @@ def _plain_value(node: Node, depth: int) -> object:
 
 @dataclass(frozen=True)
 class _FieldsOf:
-    """Reads each field of a mapping once, and rejects unread ones."""
+    """Reads each field of a mapping once. `end` rejects fields that were not read."""
 
-    what: str
+    what: str  # the name of the mapping in error messages
     data: dict[str, object] = field(default_factory=dict)
 
     @classmethod
@@ -426,7 +442,9 @@ class _FieldsOf:
         return cls(what, dict(value))
 
     def word(self, name: str, pattern: str = "") -> str:
-        """Return a string field, or "" if it is missing."""
+        """Return a string field, or "" if it is missing. Raises `Malformed` if the value is not a
+        string, or does not match the regular expression `pattern`.
+        """
         error = Malformed(f"{name} in {self.what} has an unexpected value")
         value = self.data.pop(name, "")
         if not isinstance(value, str):
@@ -452,9 +470,11 @@ class _FieldsOf:
         return _FieldsOf.of(name, self.data.pop(name, None))
 
     def each(self, name: str, read: Callable[[object], T]) -> tuple[T, ...]:
-        """Return the items of a list field, each read by this function."""
+        """Return the items of a list field, each converted by the function `read`. Raises
+        `Malformed` if the value is not a list or is too long.
+        """
         value = self.data.pop(name, [])
-        if value == "":
+        if value == "":  # an empty value in the file
             return ()
         if not isinstance(value, list) or len(value) > MOST_BUILDS:
             raise Malformed(f"{name} is not a list or has more than {MOST_BUILDS} items")
@@ -477,14 +497,14 @@ def _whole_list(data: object) -> WaitingList:
     missing, unknown, or unexpected value.
     """
     fields = _FieldsOf.of("the list", data)
-    fields.needed("version", VERSION)
+    fields.needed("version", VERSION)  # raises an error for any other version
     head = fields.needed("head")
     request = fields.part("request")
     waiting_list = WaitingList(
         head=head,
         builds=fields.each("builds", _listed_build),
         releases=fields.each("releases", _release),
-        declined=fields.each("declined", _declined),
+        declined=fields.each("declined", _declined_build),
         request=_request(request) if request.data else None,
         commit=_head_commit(fields.part("commit")),
         replaces=_head_commit(fields.part("replaces")),
@@ -493,11 +513,11 @@ def _whole_list(data: object) -> WaitingList:
     )
     fields.end()
 
-    entries = {build.key for build in waiting_list.builds}
-    if len(entries) != len(waiting_list.builds):
+    distinct_entries = {build.key for build in waiting_list.builds}
+    if len(distinct_entries) != len(waiting_list.builds):
         raise Malformed("two builds are for the same entry")
-    holds = {release.key for release in waiting_list.releases}
-    if len(holds) != len(waiting_list.releases):
+    distinct_holds = {release.key for release in waiting_list.releases}
+    if len(distinct_holds) != len(waiting_list.releases):
         raise Malformed("two releases are for the same hold")
     return waiting_list
 
@@ -514,16 +534,20 @@ def _head_commit(fields: _FieldsOf) -> HeadCommit | None:
 def _request(fields: _FieldsOf) -> KnownRequest:
     """Return the head branch's pull request, as the last run saw it."""
     request = KnownRequest(
-        fields.needed("number", "[0-9]{1,20}"),
-        fields.word("url"),
-        fields.needed("state", _STATE),
+        number=fields.needed("number", "[0-9]{1,20}"),
+        url=fields.word("url"),
+        state=fields.needed("state", _STATE),
     )
     fields.end()
     return request
 
 
 def _identity_of_build(fields: _FieldsOf) -> Build:
-    """Return a build's position in the order of builds. The caller checks for unknown fields."""
+    """Return a build's position in the order of builds: its sequence number, counter, commit, and
+    time.
+
+    `fields.end` is not called, because the mapping may have other fields too.
+    """
     number = fields.word("sequence", "[0-9]{1,20}")
     return Build(
         sequence=int(number) if number else None,
@@ -544,7 +568,7 @@ def _written_build(fields: _FieldsOf) -> Written:
     return written
 
 
-def _declined(data: object) -> DeclinedBuild:
+def _declined_build(data: object) -> DeclinedBuild:
     """Return a build that a person has declined by closing its pull request."""
     fields = _FieldsOf.of("a declined build", data)
     declined = DeclinedBuild(
@@ -559,9 +583,8 @@ def _declined(data: object) -> DeclinedBuild:
 
 
 def _listed_build(data: object) -> ListedBuild:
-    """Return a waiting build from its mapping in the file. Raises `Malformed`.
-
-    Each field is read once, so that `end` finds the unknown ones.
+    """Return a waiting build from its mapping in the file. Raises `Malformed` for a missing,
+    unknown, or unexpected value.
     """
     fields = _FieldsOf.of("a build", data)
     target = fields.part("target")
@@ -591,12 +614,12 @@ def _listed_build(data: object) -> ListedBuild:
         source=_inside_repository(source.word("path")),
         kind=source.word("kind", "Helm|Kustomize|Plugin|Directory"),
         build=_identity_of_build(identity),
-        base=_base(base),
+        base=_base_when_listed(base),
         rollback=_meant_rollback(rollback) if rollback.data else None,
-        skipped=fields.each("skipped", _item),
+        skipped=fields.each("skipped", _string_item),
     )
     for part in (fields, target, source, keys, identity):
-        part.end()
+        part.end()  # raises an error for fields that were not read
     _refuse_invalid_version(listed)
     return listed
 
@@ -608,7 +631,7 @@ def _refuse_invalid_version(listed: ListedBuild) -> None:
         reference += f":{listed.tag}"
     if listed.digest:
         reference += f"@{listed.digest}"
-    parse_image(reference)
+    parse_image(reference)  # raises the error for an invalid tag or digest
     if not listed.tag and not listed.digest:
         raise Malformed("a build has neither a tag nor a digest")
 
@@ -623,10 +646,10 @@ def _release(data: object) -> ListedRelease:
         file=fields.needed("file"),
         image=fields.word("image"),
         hold=Hold(
-            hold.word("reason"),
-            hold.word("by"),
-            hold.time("at"),
-            hold.time("until"),
+            reason=hold.word("reason"),
+            by=hold.word("by"),
+            at=hold.time("at"),
+            until=hold.time("until"),
         ),
         deferred=fields.word("deferred"),
     )
@@ -635,14 +658,16 @@ def _release(data: object) -> ListedRelease:
     return release
 
 
-def _base(fields: _FieldsOf) -> BaseThen:
-    """Return the state that the base branch had when a build was listed."""
+def _base_when_listed(fields: _FieldsOf) -> BaseThen:
+    """Return the base branch's version of an image when a build was listed, and what was remembered
+    about the image then.
+    """
     written = fields.part("written")
     base = BaseThen(
         tag=fields.word("tag"),
         digest=fields.word("digest"),
         written=_written_build(written) if written.data else None,
-        replaced=fields.each("replaced", _item),
+        replaced=fields.each("replaced", _string_item),
     )
     fields.end()
     return base
@@ -650,14 +675,17 @@ def _base(fields: _FieldsOf) -> BaseThen:
 
 def _meant_rollback(fields: _FieldsOf) -> Meant:
     """Return a rollback: its target, and the version that it replaces."""
-    to = fields.word("to")
-    tag = fields.word("tag")
-    rollback = Meant(to, tag, fields.word("digest"), fields.word("was"))
+    rollback = Meant(
+        to=fields.word("to"),
+        tag=fields.word("tag"),
+        digest=fields.word("digest"),
+        was=fields.word("was"),
+    )
     fields.end()
     return rollback
 
 
-def _item(value: object) -> str:
+def _string_item(value: object) -> str:
     """Return an item of a list of strings. Raises `Malformed` if it is empty or not a string."""
     if not isinstance(value, str) or not value:
         raise Malformed("an item is not a string")
@@ -682,8 +710,13 @@ def declined_by(waiting_list: WaitingList, url: str) -> WaitingList:
     for build in waiting_list.builds:
         written = Written(build.tag, build.digest, build.build)
         newly_declined[build.declined_key] = DeclinedBuild(
-            build.application, build.alias, build.image, written, url
+            application=build.application,
+            alias=build.alias,
+            image=build.image,
+            written=written,
+            url=url,
         )
     others = [build for build in waiting_list.declined if build.key not in newly_declined]
     all_declined = (*others, *newly_declined.values())
-    return replace(waiting_list, builds=(), releases=(), declined=all_declined[-MOST_BUILDS:])
+    newest_declined = all_declined[-MOST_BUILDS:]  # `read_list` rejects a longer list
+    return replace(waiting_list, builds=(), releases=(), declined=newest_declined)

@@ -89,7 +89,7 @@ class Delivery:
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     """Read the branch, decide, edit, and push. If someone else pushes first, do all of it again,
-    until everything has landed or the deadline is over.
+    until everything has landed (was pushed) or the deadline is over.
 
     A batch has the asks for one base branch of one repository. An ask is one image of an
     Application, with the builds that this run offers for it. Errors become decisions.
@@ -103,30 +103,34 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             snapshot = _read_snapshot(batch, expected_heads)
-            governed, snapshot, worded = govern(batch, snapshot, job)
-            delivery = prepare(governed, snapshot, gather, contention, worded, world)
+            # with the settings of the repository's own config
+            configured_batch, snapshot, configured_job = govern(batch, snapshot, job)
+            delivery = prepare(
+                configured_batch, snapshot, gather, contention, configured_job, world
+            )
         except TaskError as error:
             return done.plus(failed_asks(batch.asks, error, job.terms, config_read=False))
 
         if job.atomic:
-            stopped = _stopped_by_an_error(delivery)
-            if stopped:
-                return done.plus(stopped)
+            outcome_of_error = _stopped_by_an_error(delivery)
+            if outcome_of_error:
+                return done.plus(outcome_of_error)
 
         try:
             lander = land_delivery(delivery, batch, contention.attempts, job, world)
         except Outpaced:
             pass  # another run wrote the memory branch, so nothing landed: retry all asks
         else:
-            retried = lander.retried
+            keys_to_retry = lander.retried
             settled_decisions = [
                 decision
                 for decision in lander.without_commit
-                if decision.subscription.identity not in retried
+                if decision.subscription.identity not in keys_to_retry
             ]
             done = done.plus(lander.outcome())
             done = done.plus(_outcome_without_commit(settled_decisions, snapshot, job))
-            batch = replace(batch, asks=tuple(ask for ask in batch.asks if ask.key in retried))
+            asks_to_retry = tuple(ask for ask in batch.asks if ask.key in keys_to_retry)
+            batch = replace(batch, asks=asks_to_retry)
 
         if batch.asks:
             repo = without_login(batch.asks[0].subscription.repo)
@@ -143,9 +147,10 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
 
 def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     """Return the files at the base branch's tip that are needed to decide the asks and the waiting
-    builds, together with the files on its memory branch.
+    builds (those that pull requests propose), together with the files on its memory branch, which
+    lists the waiting builds.
 
-    `heads` are fetched at the same time.
+    `heads` are the branches of pull requests, which are fetched at the same time.
     """
     repo = batch.asks[0].subscription.repo
     places_of_asks = chain.from_iterable(map(places, batch.asks))
@@ -161,14 +166,15 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
     snapshot = with_own_memory_branch(snapshot, batch.repository)
     if snapshot.prefix == PREFIX:
         return snapshot
-    # the config names another memory branch, so the waiting builds are only known now
+    # The config names another memory branch, so the waiting builds are only known now.
     more_places = places_of_waiting_builds(snapshot.memory_files)
     return with_more(snapshot, more_places, batch.repository)
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """Return the outcome that `--atomic` has instead of writing anything, because one of the
-    decisions is an error. Return None if there is no error.
+    """Return the outcome of a run with `--atomic` that writes nothing, because one of the decisions
+    is an error: all decisions that would have been written are errors too. Return None if there is
+    no error.
     """
     errors = [decision for decision in delivery.without_commit if decision.verdict == "error"]
     if not errors:
@@ -181,10 +187,8 @@ def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
 
 
 def branches_of_requests(batch: Batch) -> list[str]:
-    """Return the head branches that the asks' commits will go to, as far as their names are known
-    before the repository's config is read.
-
-    They are fetched together with the base branch.
+    """Return the names of the head branches (the branches of pull requests) that the asks' commits
+    will go to, as far as they are known before the repository's config is read.
     """
     subs = [ask.subscription for ask in batch.asks]
     names: list[str] = []
@@ -195,7 +199,8 @@ def branches_of_requests(batch: Batch) -> list[str]:
     names += [
         request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template
     ]
-    return list(dict.fromkeys(names))[:MOST_HEADS]
+    distinct_names = list(dict.fromkeys(names))
+    return distinct_names[:MOST_HEADS]  # the others are fetched when they are needed
 
 
 def prepare(
@@ -206,17 +211,20 @@ def prepare(
     job: Job,
     world: World,
 ) -> Delivery:
-    """Decide everything on this snapshot of the base branch, without writing anything.
+    """Decide all asks of a batch on this snapshot of the base branch, without writing anything.
 
-    Return the commits to make, and the decisions that don't need a commit. The repository's own
-    config has already been applied to `batch`, `snapshot`, and `job`.
+    Return the commits to make, and the decisions that don't need a commit. An ask is one image of
+    an Application, with the builds offered for it; a move is the decision about it, with the change
+    that a commit makes. A head branch is the branch of a pull request. The repository's own config
+    has already been applied to `batch`, `snapshot`, and `job`.
     """
     # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
     moves = _decided_moves(batch, snapshot, job, facts)
     heads, moves = read_heads(batch, snapshot, moves, job, world)
 
-    # 2. Decide again without the holds of rollbacks that were declined or merged.
+    # 2. Decide again without the holds (orders that keep a version) of rollbacks that were declined
+    #    or merged. The holds are in the memory branch's files.
     memory_files_as_read = snapshot.memory_files
     decided = list(zip(batch.asks, moves, strict=True))
     valid_memory_files, rollback_problems = without_finished_rollbacks(
@@ -239,13 +247,15 @@ def prepare(
     snapshot = together.base
     head_fates = together.head_fates
 
-    # 4. Edit the files.
+    # 4. Edit the files. Before that, updates become errors if Argo CD would not sync a commit with
+    #    our signature.
     moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
 
+    # 5. Collect the warnings, and the rows of the report about waiting builds.
     problems = [
         *memory_branch_warnings(snapshot),
         *unnamed_heads(heads),
@@ -253,10 +263,11 @@ def prepare(
         *rollback_problems,
     ]
     waiting_rows = _merged_rows(heads, snapshot.branch)
-    for name, of_head in head_fates.items():
-        problems += of_head.problems
-        waiting_rows += of_head.rows(name)
+    for name, fates_on_head in head_fates.items():
+        problems += fates_on_head.problems
+        waiting_rows += fates_on_head.rows(name)
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    # what these moves have to remember is not part of a commit on the base
     only_remembered = frozenset(
         move.subscription.identity
         for move in moves
@@ -286,7 +297,9 @@ def _decided_moves(batch: Batch, snapshot: Snapshot, job: Job, facts: Facts) -> 
 
 
 def _strange_files(memory_files: Files) -> list[Problem]:
-    """Return a warning for each unknown file on the memory branch."""
+    """Return a warning for each of the first few unknown files on the memory branch, which only
+    runs should write.
+    """
     hint = f"find out who can push to that branch, and protect the branch: {DOCS}/security.md"
     return [
         Problem(
@@ -302,7 +315,8 @@ def _strange_files(memory_files: Files) -> list[Problem]:
 
 
 def _merged_rows(heads: Mapping[str, HeadBranch], base: str) -> list[HeadBuildRow]:
-    """Return the report's rows for the builds that were merged since the last run.
+    """Return the report's rows for the builds on these head branches that were merged into `base`
+    since the last run.
 
     The base may have changed since the merge, so it does not always have these versions.
     """
@@ -318,10 +332,10 @@ def land_delivery(
 ) -> DeliveryLander:
     """Push a delivery's commits, and return the object that knows the result.
 
-    Raises `Outpaced` if someone else pushed first and no commit has landed.
+    Raises `Outpaced` if another run wrote the memory branch first, so that no commit has landed.
 
     The memory branch (holds, and the lists of waiting builds) is written before the base's commits,
-    or in one push with a head branch. Finally, requests without waiting builds are closed.
+    or in one push with a head branch. Finally, pull requests without waiting builds are closed.
     """
     lander = DeliveryLander(delivery, batch, attempt, job, world)
     lander.remember_first()
@@ -367,6 +381,7 @@ class DeliveryLander:
     memory_outpaced: bool = False
 
     def __post_init__(self) -> None:
+        """Create the writer of the memory branch, with the files to write before the commits."""
         delivery = self.delivery
         base = delivery.base
         files_before_commits = delivery.memory_files
@@ -374,7 +389,8 @@ class DeliveryLander:
             prepared.changeset.head == base.branch for prepared in delivery.commits
         )
         if writes_to_base:
-            # a deferred build is only forgotten once its commit has landed
+            # a deferred build (one that a hold kept back) is only forgotten once its commit has
+            # landed
             files_before_commits = deferred_until_landed(base.memory_files, files_before_commits)
         self.memory_branch = MemoryBranchWriter(base, delivery.author, self.batch, self.job)
         self.memory_branch.wanted = delivery.lists.without_commits(files_before_commits)
@@ -382,8 +398,9 @@ class DeliveryLander:
     def remember_first(self) -> None:
         """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        This is not needed if each commit goes to a head branch and the server accepts both branches
-        in one push. Raises `Outpaced` if another run has written the memory branch.
+        Nothing is done if each commit goes to a head branch (the branch of a pull request) and the
+        server accepts both branches in one push. Raises `Outpaced` if another run has written the
+        memory branch.
         """
         branches = [prepared.changeset.head for prepared in self.delivery.commits]
         base = self.delivery.base.branch
@@ -394,7 +411,8 @@ class DeliveryLander:
 
     def remember_rest(self) -> None:
         """Write to the memory branch what is only known after the commits: the changed lists, and
-        which deferred builds have landed on the base and can be forgotten.
+        which deferred builds (those that a hold kept back) have landed on the base and can be
+        forgotten.
         """
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
@@ -412,26 +430,27 @@ class DeliveryLander:
 
     @property
     def retried(self) -> set[Identity]:
-        """The asks to decide and write again, because someone else pushed first."""
+        """The keys of the asks to decide and write again, because someone else pushed first."""
         delivery = self.delivery
         all_decisions = list(delivery.without_commit)
         for prepared in delivery.commits:
             all_decisions += prepared.decisions
-        retried = {
+        keys_to_retry = {
             decision.subscription.identity
             for decision in all_decisions
             if decision.head in self.outpaced
         }
         if self.memory_outpaced:
-            retried |= delivery.only_remembered
-        return retried
+            keys_to_retry |= delivery.only_remembered
+        return keys_to_retry
 
     @property
     def without_commit(self) -> list[Decision]:
         """The decisions that didn't need a commit.
 
-        A hold or a deferred build may be stored only on the memory branch. If that branch could not
-        be written, such a decision is an error.
+        A hold (an order that keeps a version) or a deferred build (one that a hold keeps back) may
+        be stored only on the memory branch. If that branch could not be written, such a decision is
+        an error.
         """
         error = self.memory_error
         if error is None:
@@ -453,7 +472,8 @@ class DeliveryLander:
         """Push one commit, with its pull request if it goes to a head branch. For `plan`, only
         predict the commit.
 
-        Failures become part of the outcome.
+        The result is added to `done`. A failure becomes an error of the commit's decisions. If
+        someone else has pushed to the branch first, only the branch is noted, in `outpaced`.
         """
         if prepared.warning:
             self.world.log("warning", prepared.warning)
@@ -466,22 +486,24 @@ class DeliveryLander:
             return
         except TaskError as error:
             outcome = Outcome(tuple(failed(decision, error) for decision in prepared.decisions))
-        if any(decision.verdict == "error" for decision in outcome.decisions):
+        any_error = any(decision.verdict == "error" for decision in outcome.decisions)
+        if any_error:
             self.failed.add(branch)
         self.done = self.done.plus(replace(outcome, cautions=prepared.cautions))
 
     def _land_on_base(self, prepared: PreparedCommit) -> Outcome:
-        """Land a commit on the base, or predict it for `plan`."""
+        """Push a commit to the base branch, or predict it for `plan`."""
         repository = self.batch.repository
         land = repository.predict if self.job.dry else repository.land
         landed_commit = land(prepared.changeset)
         return self._outcome_of(prepared, landed_commit, self.delivery.base.files)
 
     def _land_on_head(self, prepared: PreparedCommit, head: HeadBranch) -> Outcome:
-        """Push a commit to a head branch, with the list of the builds that wait there, and open or
-        update its pull request.
+        """Push a commit to a head branch (the branch of a pull request), with the list of the
+        builds that wait there, and open or update the pull request.
 
-        Nothing is pushed if the open request already proposes the same. Raises `TaskError`.
+        Nothing is pushed if the open request already proposes the same, or for `plan`. Raises
+        `TaskError`.
         """
         job = self.job
         change = prepared.changeset
@@ -489,11 +511,11 @@ class DeliveryLander:
         waiting_list = lists.of(change.head)
         self._log_foreign_commit(head)
 
-        already_done = already_proposed(prepared, head, waiting_list, job, self.world)
-        if already_done:
+        outcome_without_push = already_proposed(prepared, head, waiting_list, job, self.world)
+        if outcome_without_push:
             if lists.news(waiting_list):
                 self.memory_branch.put(waiting_list)
-            return already_done
+            return outcome_without_push
 
         landed_commit = self.batch.repository.predict(change)
         if not job.dry:
@@ -506,7 +528,7 @@ class DeliveryLander:
 
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
-        if head.request is None:
+        if head.request is None:  # updates go to this branch without a pull request
             return outcome
         return propose(prepared, head.request, outcome, waiting_list, job, self.world)
 
@@ -545,6 +567,8 @@ class DeliveryLander:
     def close(self) -> None:
         """Close the pull requests of head branches where no builds are waiting anymore, and delete
         these branches.
+
+        A request stays open if its builds move to another branch that could not be pushed.
         """
         if self.job.dry or self.memory_error:
             return
@@ -561,7 +585,7 @@ class DeliveryLander:
             try:
                 is_closed = withdraw(because, head.request, self.world)
                 if is_closed:
-                    self.memory_branch.put(self._list_after_closing(head))
+                    self.memory_branch.put(self._delete_branch_of_closed(head))
                     any_closed = True
             except Outpaced:  # another run now proposes something there
                 self.outpaced.add(name)
@@ -572,19 +596,20 @@ class DeliveryLander:
             with suppress(Outpaced):  # the next run will do it
                 self._write_memory_branch()
 
-    def _list_after_closing(self, head: HeadBranch) -> WaitingList:
-        """Delete a head branch, and return its list without builds.
+    def _delete_branch_of_closed(self, head: HeadBranch) -> WaitingList:
+        """Delete the head branch of a closed pull request, and return its list without builds.
 
         Builds that people have declined stay recorded, so that they are not proposed again.
         """
         waiting_list = WaitingList(head.name, declined=head.waiting_list.declined)
-        if self._deleted(head):
+        if self._delete_branch(head):
             return waiting_list
         # Remember the remaining branch as ours: the next build uses it.
         return replace(waiting_list, commit=head.waiting_list.commit)
 
-    def _deleted(self, head: HeadBranch) -> bool:
-        """Delete a head branch, and return whether it is gone.
+    def _delete_branch(self, head: HeadBranch) -> bool:
+        """Delete a head branch, and return whether it is gone. If it cannot be deleted, log a
+        warning.
 
         GitLab and Gitea don't allow deleting a protected branch with git.
         """
@@ -604,12 +629,14 @@ class DeliveryLander:
             if commit.pull_request:
                 pages[commit.head] = commit.pull_request
         for name, head in self.delivery.heads.items():
-            if head.newest_request:
+            if head.newest_request:  # known before the run
                 pages.setdefault(name, head.newest_request.url)
         return pages
 
     def outcome(self) -> Outcome:
-        """Return what has landed, what became of the waiting builds, and the warnings."""
+        """Return what has landed (was pushed), what became of the waiting builds, and the
+        warnings.
+        """
         done = self.done
         memory_commit = self.memory_branch.commit
         # a commit on a head branch changes the list there, which says nothing new
@@ -623,8 +650,8 @@ class DeliveryLander:
             for row in self.delivery.waiting_rows
             if row.head not in self.outpaced
         ]
-        not_retried = map(_overtaken_head, sorted(self._outpaced_without_asks()))
-        problems = (*self.delivery.problems, *not_retried)
+        heads_not_retried = sorted(self._outpaced_without_asks())
+        problems = (*self.delivery.problems, *map(_overtaken_head, heads_not_retried))
         return done.plus(Outcome(waiting=tuple(rows), cautions=problems))
 
     def _outpaced_without_asks(self) -> set[str]:
@@ -641,7 +668,9 @@ class DeliveryLander:
 
 
 def _overtaken_head(name: str) -> Problem:
-    """Return the warning for a head branch where another run pushed first."""
+    """Return the warning for a head branch (the branch of a pull request) where another run pushed
+    first.
+    """
     message = f"the builds waiting on {name} were not reevaluated: another run was faster"
     hint = (
         "the next run that writes to the branch will decide them; do not merge the branch before"
@@ -653,7 +682,9 @@ def _overtaken_head(name: str) -> Problem:
 def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, job: Job) -> Outcome:
     """Return the outcome of decisions that don't need a commit.
 
-    Versions that the base already has count as landed, so `--wait` also covers their rollouts.
+    Versions that the base branch already has count as landed, so `--wait` also covers their
+    rollouts. The outcome also has the warnings about their files, and the earlier commit that wrote
+    them.
     """
     on_base = [
         decision
@@ -679,14 +710,15 @@ def _outcome_without_commit(decisions: Sequence[Decision], snapshot: Snapshot, j
 
 
 def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Commit, ...]:
-    """Return the branch's newest commit if an earlier run has written one of these builds in it.
+    """Return the base branch's newest commit if an earlier run has written one of these builds in
+    it, as a tuple of one; otherwise, an empty tuple.
 
     Our commit messages end with trailers, such as `Image: ghcr.io/acme/web:1.5.0` and
     `Application: argocd/web`.
     """
     _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
     trailers = set(last_paragraph.splitlines())
-    # another Application's target may also have the digest
+    # also without digests, because another Application's target may also have the digest
     trailers |= {line.partition("@")[0] for line in trailers}
 
     apps = set()
@@ -703,13 +735,13 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
 
     branch = snapshot.branch
     commit = Commit(
-        snapshot.repo,
-        branch,
-        branch,
-        snapshot.tip,
-        "",
-        (),
-        tuple(sorted(apps)),
+        repo=snapshot.repo,
+        branch=branch,
+        head=branch,
+        commit=snapshot.tip,
+        tree="",
+        files=(),
+        applications=tuple(sorted(apps)),
         already_there=True,
     )
     return (commit,)

@@ -104,7 +104,9 @@ class _Sorter:
         self.problems: list[Problem] = []
 
     def add(self, manifest: Found) -> None:
-        """Store a manifest by its kind. Kinds that are of no interest are ignored."""
+        """Store a manifest by its kind. Other kinds are ignored, and a manifest that could not be
+        read becomes a problem.
+        """
         kind = manifest.item.get("kind")
         if manifest.trouble:
             self.problems.append(
@@ -164,7 +166,8 @@ def _with_updaters(
     sorter: _Sorter,
     scope: Scope,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Apply the settings in the ImageUpdater resources to the Applications that they reference.
+    """Apply the settings in the ImageUpdater resources (those of Argo CD Image Updater) to the
+    Applications that they reference.
 
     Return all Applications, and the mistakes in the ImageUpdaters.
     """
@@ -172,11 +175,13 @@ def _with_updaters(
     if not sorter.updaters:
         return apps, ()
     updaters = [manifest for manifest in sorter.updaters if is_image_updater(manifest.item)]
+    items = [updater.item for updater in updaters]
+    origins = [updater.origin for updater in updaters]  # such as `apps/web.yaml:12`
     return configure(
         apps,
-        [updater.item for updater in updaters],
+        items,
         scope.defaults.argocd_namespace,
-        [updater.origin for updater in updaters],
+        origins,
         # a cluster only returns Applications that match the narrowing options
         complete=scope.narrow == Narrow(),
     )

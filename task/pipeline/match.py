@@ -179,7 +179,8 @@ def asks_by_hand(
                 continue
             if intent.failed and intent.failed.identity != entry.image.identity:
                 continue
-            asks.append(Ask(neighbours.noted(sub), (), intent, siblings_of(sub, item)))
+            siblings = siblings_of(sub, item)
+            asks.append(Ask(neighbours.noted(sub), (), intent=intent, siblings=siblings))
         problems += [_problem(item.application, flaw) for flaw in item.flaws]
 
     hint = "use an alias or image name from the image-list annotation"

@@ -47,7 +47,9 @@ class Seen:
         return (*self.annotated, *releases, *self.skipped)
 
     def tracked(self) -> dict[str, Image]:
-        """Return all images in `image-list` annotations and HelmReleases, by identity."""
+        """Return all images in `image-list` annotations and HelmReleases, by identity (the name
+        without a tag).
+        """
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
@@ -65,12 +67,13 @@ class Seen:
 def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     """Return warnings about annotations that have no effect, such as misspelled ones.
 
-    An Application gets its own warnings if it uses one of the images, if there are no images, or if
-    it does not have an `image-list`. All other Applications share a single one.
+    An Application gets its own warnings if it uses one of the images, or if it does not have an
+    `image-list`. All other Applications share a single one. Without images, every Application with
+    subscriptions counts as using them.
     """
     identities = {image.identity for image in images} if images else None
     using_apps = set()  # the keys of the Applications that use one of the images
-    already_reported = set()  # Applications and annotation keys for which there is an error
+    already_reported = set()  # (Application, annotation key) for which there is an error
     for subscribed in seen.subscribed:
         app_key = subscribed.application.key
         flaws = _flaws_of(subscribed, identities)
@@ -79,7 +82,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         already_reported |= {(app_key, flaw.key) for flaw in flaws if flaw.misspelled}
 
     problems = []
-    first_keys_of_others = []
+    first_keys_of_others = []  # (Application, annotation key)
     for app in (*seen.annotated, *seen.skipped):
         without_effect = {
             key: why
@@ -95,7 +98,9 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
 
 
 def _flaws_of(subscribed: Subscribed, identities: Collection[str] | None) -> list[Flaw]:
-    """Return the mistakes in an Application's entries for these images. None means all entries."""
+    """Return the mistakes (flaws) in an Application's entries for these images, given by name
+    without tag. None means all entries.
+    """
     flaws = []
     for flaw in subscribed.flaws:
         if flaw.entry is None:
@@ -120,11 +125,11 @@ def _doubt_warning(app: Application, key: str, why: Doubt) -> Problem:
 
 
 def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, ...]:
-    """Return at most one warning about annotations (Application, key) that do not concern the
-    images.
+    """Return at most one warning about these annotations, given as pairs (Application, annotation
+    key), of Applications that do not use the images.
 
-    It lists the first key for each of the first few Applications, and counts the others. `what`
-    completes the sentence "3 other Applications have …".
+    It counts the Applications, and lists the first key of the first few. `what` completes the
+    sentence "3 other Applications have …".
     """
     first_keys: dict[str, str] = {}
     for app, key in keys:
@@ -141,7 +146,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any `image-list` entry, not even a broken one."""
-    tracked = set()
+    tracked = set()  # names without tags
     unreadable_texts = []
     for subscribed in seen.subscribed:
         for sub in subscribed.subscriptions:
@@ -172,8 +177,8 @@ def untracked_problems(
     whole: bool,
     required: bool,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each of these untracked images, with similar tracked ones as a hint. If
-    a match is `required`, it is an error.
+    """Return a warning for each of these untracked images (no Application uses them), with a hint
+    that names similar tracked images. If a match is `required`, it is an error.
 
     `whole`: all considered Applications were read, so tracked images can be counted.
     """
@@ -222,11 +227,11 @@ def refuse_ambiguous(names: Iterable[str], apps: Sequence[Tracker]) -> None:
         refuse_several(name, sorted(matching))
 
 
-def refuse_several(name: str, fitting: Sequence[str]) -> None:
+def refuse_several(name: str, matches: Sequence[str]) -> None:
     """Raise `UsageError` if a name without a namespace has more than one match."""
-    if len(fitting) > 1:
-        message = f"{name!r} matches Applications in several namespaces: {and_more(fitting)}"
-        hint = f"use {fitting[0]}, or '*/{name}' for all of them"
+    if len(matches) > 1:
+        message = f"{name!r} matches Applications in several namespaces: {and_more(matches)}"
+        hint = f"use {matches[0]}, or '*/{name}' for all of them"
         raise UsageError(message, hint=hint)
 
 
@@ -239,7 +244,7 @@ def unknown_names(
     narrowing: str = "--namespace, --project, or --selector",
 ) -> tuple[Problem, ...]:
     """Return an error for each name on the command line that no Application in `here` has, and a
-    warning for each glob without a match (an error if `strict`).
+    warning for each pattern (`web-*`) without a match (an error if `strict`).
 
     `outside` are the Applications excluded by the options in `narrowing`.
     """
@@ -276,6 +281,7 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ from `name` by at most two characters. If there are
     none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
+    # counted up to one more than is allowed
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
     if similar:

@@ -69,7 +69,8 @@ def run(
 ) -> Report:
     """Run the whole job, and return its report.
 
-    `plan` does the same, but predicts pushes instead of making them.
+    `match` returns what the run should update (asks), and `after` takes the steps after landing
+    (the pushes). `plan` does the same as `run`, but predicts pushes instead of making them.
 
     A shield against signals is added to `shielded`. The caller closes it once the report is
     published, so that a signal cannot cause the report to be lost.
@@ -82,8 +83,8 @@ def run(
 
     done = Outcome(matched.decisions)
     if job.atomic:
-        matched, given_up = without_the_broken(matched)
-        done = done.plus(Outcome(given_up))
+        matched, error_decisions = without_the_broken(matched)
+        done = done.plus(Outcome(error_decisions))
     # From now on, a signal only ends waiting early. The report still shows what landed.
     shielded.enter_context(shutdown.shield())
     done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
@@ -95,7 +96,7 @@ def run(
         job.terms.now,
         matched_at - began,
         landed_at - matched_at,
-        world.now() - landed_at,
+        world.now() - landed_at,  # the steps after landing
     )
 
     without_urls = report(job, seen, matched, done.plus(ended.outcome), problems)
@@ -112,7 +113,8 @@ def run(
 
 
 def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -> Outcome:
-    """Decide and land everything.
+    """Decide all asks, and land the resulting updates: push them to Git, or patch live Applications
+    (those that are changed in the cluster).
 
     Repositories are handled in parallel, and live Applications last.
     """
@@ -129,13 +131,14 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
 def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look = NOBODY) -> Outcome:
     """Decide and land everything for one repository, branch by branch.
 
-    `asks` are for this repository, with the same credentials. `look` looks up Applications that are
-    not part of the run. A failure does not affect other repositories.
+    `asks` are for this repository, with the same credentials. An ask is one image of an
+    Application, with the builds offered for it. `look` looks up Applications that are not part of
+    the run. A failure does not affect other repositories: it becomes the asks' decision.
     """
     without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
-    refused = [decision for decision in without_git if decision]
-    if len(refused) == len(asks):  # none of these asks changes Git, so Git is not read
-        return Outcome(tuple(refused))
+    decisions_without_git = [decision for decision in without_git if decision]
+    if len(decisions_without_git) == len(asks):  # none of them changes Git, so Git is not read
+        return Outcome(tuple(decisions_without_git))
     sub = asks[0].subscription
     try:
         with closing(world.repository(sub.repo, sub)) as repository:
@@ -156,12 +159,12 @@ def _leave_out_refused(
     world: World,
     look: Look,
 ) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
-    """Plan Applications with targets on several branches first, and leave out those that a branch
-    refuses.
+    """Plan Applications with targets on several branches first, and leave out those with an update
+    that the config of one branch does not permit.
 
     Otherwise, the first branch would get its half of an update before the other one refuses.
-    `branches` has the asks by base branch. Return the decisions about the refused Applications, and
-    the asks for all others.
+    `branches` has the asks by base branch. Return the decisions about the Applications left out,
+    and the asks for all others.
     """
     planned = _plan_of_spread(repository, branches, job, world, look)
     refusals = {
@@ -194,7 +197,11 @@ def _plan_of_spread(
     world: World,
     look: Look,
 ) -> list[Decision]:
-    """Return the decisions of a dry run for the Applications with targets on several branches."""
+    """Return the decisions about the Applications with asks on several base branches, without
+    writing anything.
+
+    `branches` has the asks by base branch: each is one image, with the builds offered for it.
+    """
     spread_apps = _on_several_branches(branches)
     planned: list[Decision] = []
     for base, asks in branches.items():
@@ -221,12 +228,13 @@ def report(
     done: Outcome,
     problems: tuple[Problem, ...],
 ) -> Report:
-    """Return the report of a run, with everything in a fixed order: by Application, then by alias.
+    """Return the report of a run, with the decisions ordered by Application, then by alias.
 
-    It also has the run's exit code, which the errors determine.
+    It also has the run's exit code, which the errors determine. `--require-update` adds an error if
+    nothing was updated.
     """
     decisions = _sorted_decisions(matched, done)
-    shown: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place)
+    rows: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place_in_report)
     written = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
     )
@@ -234,7 +242,7 @@ def report(
     # the errors, and the exit code that they cause
     all_problems = [
         Problem(decision.judged.trouble, application=decision.subscription.application.key)
-        for decision in shown
+        for decision in rows
         if decision.verdict == "error"
     ]
     all_problems += problems
@@ -259,7 +267,7 @@ def report(
         command=job.command,
         images=job.images or tuple(written),
         considered=seen.considered,
-        decisions=tuple(shown),
+        decisions=tuple(rows),
         commits=tuple(sorted(done.commits, key=_commit_order)),
         problems=tuple(dict.fromkeys(all_problems)),
         waiting=tuple(waiting),
@@ -283,7 +291,9 @@ def _sorted_decisions(matched: Matched, done: Outcome) -> list[Decision]:
         if decision.verdict == "update":
             source = decision.source  # none if a deferred build is written instead of a promotion
         decisions.append(replace(decision, source=source))
-    return sorted(decisions, key=lambda decision: (*_place(decision), decision.subscription.path))
+    return sorted(
+        decisions, key=lambda decision: (*_place_in_report(decision), decision.subscription.path)
+    )
 
 
 def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
@@ -292,8 +302,8 @@ def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Remove from the refusals the name of the entry that writes the refused version anyway, if
-    that entry's commit has not landed.
+    """Return the decisions. A refusal may name another entry that writes the refused version anyway
+    (`overridden_by`); the name is removed if that entry did not become an update.
     """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [
@@ -302,6 +312,6 @@ def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
     ]
 
 
-def _place(decision: Decision | Unusable) -> tuple[str, str]:
+def _place_in_report(decision: Decision | Unusable) -> tuple[str, str]:
     """Return a decision's position in the report: its Application, and its alias."""
     return decision.subscription.application.key, decision.subscription.entry.alias

@@ -79,8 +79,8 @@ class Argo:
         self.kubernetes: Callable[[], Kubernetes] = once(self._kubernetes)
         self.secrets = once(self._cluster_secrets)
         self._slow = False  # whether an AppProject could not be read in time
-        self._read: list[ClusterManifests | ArgoCDManifests] = []
-        self.kind = ""  # the source of live Applications: "cluster", "argocd", or neither
+        self._readers: list[ClusterManifests | ArgoCDManifests] = []
+        self.kind = ""  # the source of live Applications: "cluster", "argocd", or "" for neither
         for source in sources(settings, environ):
             if source in ("cluster", "argocd"):
                 self.kind = source
@@ -117,63 +117,70 @@ class Argo:
         """
         from task.applications.cluster import ArgoCDManifests, ClusterManifests
 
-        wanted = concerns(images, scope.prefix)
-        found: ClusterManifests | ArgoCDManifests
+        may_concern = concerns(images, scope.prefix)  # a quick check of a manifest
+        reader: ClusterManifests | ArgoCDManifests
         if source == "cluster":
-            found = ClusterManifests(
+            reader = ClusterManifests(
                 self.kubernetes(),
                 prefix=scope.prefix,
                 narrow=scope.narrow,
                 argocd_namespace=self._given.argocd_namespace,
-                wanted=wanted,
+                wanted=may_concern,
                 log=self.log,
             )
         else:
-            found = ArgoCDManifests(
+            reader = ArgoCDManifests(
                 self.server(),
-                wanted,
+                may_concern,
                 prefix=scope.prefix,
                 narrow=scope.narrow,
             )
-        self._read.append(found)
-        return found.all()
+        self._readers.append(reader)  # for `passed_over`
+        return reader.all()
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that were not read in full."""
-        return [app for found in self._read for app in found.passed_over]
+        apps: list[Application] = []
+        for reader in self._readers:
+            apps += reader.passed_over
+        return apps
 
     def application(self, namespace: str, name: str) -> Application | None:
-        """Return an additional Application from the source, or None if it cannot be read."""
+        """Return an additional Application from the cluster or Argo CD, or None if neither is a
+        source of Applications, or it cannot be read.
+        """
         if not self.kind:
             return None
-        given = self._given
+        argocd_namespace = self._given.argocd_namespace
         try:
             item = self.api().get_application(namespace, name)
-            return parse_application(item, self._prefix, self.kind, given.argocd_namespace)
+            return parse_application(item, self._prefix, self.kind, argocd_namespace)
         except (TaskError, Malformed):
             return None
 
     def server(self, limits: Limits = Limits()) -> ArgoCDApi:
-        """Return the Argo CD API."""
+        """Return a new client for the Argo CD API, which is closed at the end of the run. Raises
+        `UsageError` for an invalid `--argocd-header`.
+        """
         from task.argocd.api import ArgoCDApi
         from task.argocd.connection import Connection, parse_headers
 
-        given = self._given
+        options = self._given
         try:
-            headers = parse_headers(given.argocd_header)
+            headers = parse_headers(options.argocd_header)
         except Malformed as error:
             raise UsageError(f"--argocd-header: {error.message}", hint=error.hint) from None
         connection = Connection(
-            server=given.argocd_server,
+            server=options.argocd_server,
             token=Secret(self.environ.get(ARGO_TOKENS[0], "").strip()),
-            token_file=given.argocd_auth_token_file,
-            plaintext=given.argocd_plaintext,
-            insecure=given.argocd_insecure,
-            ca_file=given.argocd_ca_file,
-            root_path=given.argocd_root_path,
+            token_file=options.argocd_auth_token_file,
+            plaintext=options.argocd_plaintext,
+            insecure=options.argocd_insecure,
+            ca_file=options.argocd_ca_file,
+            root_path=options.argocd_root_path,
             headers=headers,
         )
-        namespace = given.argocd_namespace
+        namespace = options.argocd_namespace
         api = ArgoCDApi(
             connection,
             self.environ,
@@ -185,8 +192,8 @@ class Argo:
 
     @property
     def where(self) -> str:
-        """Return the place to query for single Applications: "cluster", "argocd", or "" if neither
-        is available.
+        """The place to query for single Applications: "cluster", "argocd", or "" if neither is
+        available.
         """
         if self.kind:
             return self.kind
@@ -211,7 +218,9 @@ class Argo:
         self.patient()
 
     def _api(self, limits: Limits) -> ApplicationApi:
-        """Return the API that reads, patches, and refreshes single Applications."""
+        """Return the API that reads, patches, and refreshes single Applications: Argo CD's, or the
+        cluster's.
+        """
         if self.where != "cluster":
             return self.server(limits)
         from task.argocd.application_store import ClusterApplications
@@ -235,7 +244,7 @@ class Argo:
             return ""
 
     def project(self, name: str) -> Mapping[str, Any]:
-        """Return an AppProject, or {} if it cannot be read.
+        """Return the manifest of an AppProject, or {} if it cannot be read.
 
         Projects only add details, so a server that is slow or down is not queried again.
         """
@@ -250,8 +259,9 @@ class Argo:
             return {}
 
     def taken_back_by(self, item: Mapping[str, Any], field: str) -> str:
-        """Return what reverts changes to this field of a live Application: an ApplicationSet, or
-        another Application that deploys this one. Return "" if nothing is known to do so.
+        """Return what reverts changes to this field of a live Application (`item` is its manifest):
+        "ApplicationSet web", or "Application argocd/apps" if that one deploys it. Return "" if
+        nothing is known to do so.
         """
         metadata = item["metadata"]
         try:
@@ -269,7 +279,10 @@ class Argo:
         return ""
 
     def _stores(self) -> LiveApplications:
-        """Return the live Applications to patch: through Kubernetes, if it can be reached."""
+        """Return the live Applications to patch, through Kubernetes or through Argo CD's API.
+
+        If both are configured, Kubernetes is preferred.
+        """
         from task.argocd.application_store import (
             ApplicationStore,
             ClusterApplications,
@@ -287,32 +300,33 @@ class Argo:
         return PreferredStore(argocd, kubernetes, self.log)
 
     def credentials(self, sub: Subscription, reached: str) -> tuple[str, Credentials] | None:
-        """Return the Git credentials that a subscription writes with, if they are in a secret of
-        the cluster: the secret's name, and the credentials.
+        """Return the Git credentials that a subscription (what to update, and where) writes with:
+        (name of the secret in the cluster, credentials), or None if there is no such secret.
 
         The secret is named in the Application's annotation, or else Argo CD has it for the
         repository. `reached` is the URL to connect to, after `--rewrite-url`.
         """
-        found = self._credentials(sub)
-        if found is None:
+        repo_credentials = self._credentials(sub)
+        if repo_credentials is None:
             return None
         from task.argocd.repo_secrets import credentials_of
 
-        return found.secret, credentials_of(found, reached)
+        return repo_credentials.secret, credentials_of(repo_credentials, reached)
 
     def login(self, sub: Subscription) -> str:
-        """Return a string that identifies the credentials: the secret's name, or the Application's
-        name if the secret cannot be read.
+        """Return a string that identifies the Git credentials of a subscription: the name of the
+        secret in the cluster, or "" if there is none. If the secret cannot be read, no other
+        Application has the same string.
         """
         try:
-            found = self._credentials(sub)
+            repo_credentials = self._credentials(sub)
         except TaskError:
             return f"{sub.credentials} {sub.application.key}"
-        return found.secret if found else ""
+        return repo_credentials.secret if repo_credentials else ""
 
     def _credentials(self, sub: Subscription) -> RepoCredentials | None:
-        """Return the credentials in a secret of the cluster, or None if there is none that the
-        Application may use.
+        """Return the Git credentials for a subscription's repository from a secret of the cluster,
+        or None if there is no secret that the Application may use.
         """
         app = sub.application
         if app.origin != self.kind:  # a file may claim any namespace and project
@@ -324,7 +338,9 @@ class Argo:
 
 
 def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the sources of Applications, as in `--applications`, or () if none are set."""
+    """Return the sources of Applications, as in `--applications`. Without that option, it is the
+    cluster in which this process runs, or else the configured Argo CD server, or else ().
+    """
     if settings.sources.applications:
         return settings.sources.applications
     if in_cluster(environ):
@@ -332,9 +348,9 @@ def sources(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
     return ("argocd",) if names_server(settings.sources, environ) else ()
 
 
-def names_server(given: SourceOptions, environ: Mapping[str, str]) -> bool:
+def names_server(options: SourceOptions, environ: Mapping[str, str]) -> bool:
     """Return whether an Argo CD server is configured."""
-    if given.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
+    if options.argocd_server or environ.get("ARGOCD_SERVER", "").strip():
         return True
     return "--server" in environ.get("ARGOCD_OPTS", "")
 
@@ -362,7 +378,7 @@ def applications(
     repositories = Repositories(repository)
 
     @once
-    def sets() -> RenderedSets:
+    def rendered_sets() -> RenderedSets:
         from task.applications.application_sets import RenderedSets, clusters_of
 
         clusters_file = settings.sources.clusters
@@ -376,10 +392,12 @@ def applications(
         )
 
     if settings.sources.clusters:
-        sets()  # a mistake in the file is an error, no matter what the manifests contain
+        # only for its error: a mistake in the file is one, no matter what the manifests contain
+        rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
-        return sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
+        """Return the Applications of an ApplicationSet, or any other manifest as it is."""
+        return rendered_sets().of(manifest) if is_set(manifest.item) else iter((manifest,))
 
     rendering = Rendering(
         settings.sources.render,
@@ -396,33 +414,34 @@ def applications(
             manifests = _manifests_in(source, repositories, rendering)
             try:
                 for manifest in chain.from_iterable(map(rendered, manifests)):
-                    followed.note(manifest)
+                    followed.note(manifest)  # it may deploy other Applications
                     yield manifest
             except RenderingError as error:
                 if not kind_of(settings.command).lists_mistakes:
                     raise
-                yield Found(
-                    {},
-                    "",
-                    Trouble("source", str(error), error.hint),
-                )
+                trouble = Trouble("source", str(error), error.hint)
+                yield Found(item={}, origin="", trouble=trouble)
         yield from followed.below()
 
 
 def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:
-    """Return the manifests in a Git repository, or in a local file or folder."""
-    repo, path = _repository(source)
-    if repo and not os.path.exists(source):
+    """Return the manifests in a Git repository (`REPO//PATH?ref=REF`), or in a local file or
+    folder.
+    """
+    repo, path = _split_git_source(source)
+    is_in_git = repo != "" and not os.path.exists(source)
+    if is_in_git:
         return git_manifests(repositories.of(repo, named=False), path, rendering)
     return local_manifests(source, rendering)
 
 
-def _repository(source: str) -> tuple[str, str]:
+def _split_git_source(source: str) -> tuple[str, str]:
     """Split `REPO//PATH?ref=REF` into (REPO, PATH?ref=REF), or return ("", "").
 
     A scheme's `//` does not count.
     """
     scheme_end = source.find("://")
+    # without a scheme, a `//` at the start does not count either
     search_from = scheme_end + len("://") if scheme_end >= 0 else 1
     separator = source.find("//", search_from)
     if separator < 0:

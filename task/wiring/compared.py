@@ -28,8 +28,8 @@ from task.settings import Settings
 from task.urls import host_and_path, normal_url, without_login
 from task.wiring.argo import Argo, applications, sources
 
-_ASKED = ("cluster", "argocd", "-")  # sources that are the same for both sides
-_OWN = (Place(CONFIG), *(Place(path, "exists") for path in MISTAKEN))
+_OUTSIDE_GIT = ("cluster", "argocd", "-")  # sources that are the same for both sides
+_CONFIG_PLACES = (Place(CONFIG), *(Place(path, "exists") for path in MISTAKEN))
 
 
 class JudgedChange:
@@ -52,10 +52,10 @@ class JudgedChange:
         self._git = git
         self._argo = argo
         self._scope = scope
-        self._asked: list[Found] | None = None
+        self._read_outside_git: list[Found] | None = None
         self._rewrites = settings.transport.rewrite_url
         checkout = None
-        url = compared.repository
+        url = compared.repository  # from --repository
         self._top = ""  # the root of the checkout, if there is no --repository
         if not url:
             local_git = git("")
@@ -139,23 +139,29 @@ class JudgedChange:
         return normal if normal.startswith("file://") else host_and_path(without_login(url))
 
     def applications(self, side: Side) -> Iterable[Found]:
-        """Yield the Applications on a side: before the change, or after its merge.
+        """Yield the manifests of the Applications on a side: before the change ("base"), or after
+        its merge ("merged").
 
-        Sources outside Git are the same for both sides, so they are read only once.
+        Sources outside Git, such as a cluster, are the same for both sides, so they are read only
+        once.
         """
         all_sources = sources(self._settings, self._environ)
-        outside_git = tuple(source for source in all_sources if source in _ASKED)
-        if outside_git and self._asked is None:
-            self._asked = list(self._read(outside_git, side))
-        if self._asked is not None:
-            yield from self._asked
+        sources_outside_git = tuple(source for source in all_sources if source in _OUTSIDE_GIT)
+        if sources_outside_git and self._read_outside_git is None:
+            self._read_outside_git = list(self._applications_from(sources_outside_git, side))
+        if self._read_outside_git is not None:
+            yield from self._read_outside_git
 
-        in_git = tuple(self._as_read(source) for source in all_sources if source not in _ASKED)
-        if in_git or not all_sources:  # without sources, reading them raises an error
-            yield from self._read(in_git, side)
+        sources_in_git = tuple(
+            self._readable_at_commits(source)
+            for source in all_sources
+            if source not in _OUTSIDE_GIT
+        )
+        if sources_in_git or not all_sources:  # without any source, this call raises the error
+            yield from self._applications_from(sources_in_git, side)
 
-    def _read(self, from_sources: tuple[str, ...], side: Side) -> Iterable[Found]:
-        """Yield the Applications from these sources, as they are on this side."""
+    def _applications_from(self, from_sources: tuple[str, ...], side: Side) -> Iterable[Found]:
+        """Return the manifests of the Applications from these sources, as they are on this side."""
         settings = self._settings
         options = replace(settings.sources, applications=from_sources)
         return applications(
@@ -167,7 +173,7 @@ class JudgedChange:
             (),
         )
 
-    def _as_read(self, source: str) -> str:
+    def _readable_at_commits(self, source: str) -> str:
         """Return a source of Applications as it can be read from both commits: a folder in the
         checkout becomes the URL of that folder in the repository. Other sources stay the same.
         """
@@ -189,18 +195,24 @@ class JudgedChange:
 
     def _reader(self, repo: str, side: Side) -> SnapshotReader:
         """Return the reader of a repository's files. The repository with the change is read on this
-        side, and any other at the tips of its branches.
+        side (before the change, or after its merge), and any other at the tips of its branches.
         """
         tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
-        return _OfSide(self._repository, side, tips) if self.concerns(repo) else tips
+        if not self.concerns(repo):  # it is another repository
+            return tips
+        return _OfSide(self._repository, side, tips)
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
-        """Return a snapshot of these places on one side: the base, or the merge."""
-        wanted = tuple(dict.fromkeys(places))
+        """Return a snapshot of these places on one side: the base, or the merge.
+
+        The base also has the files of its memory branch (holds and lists of waiting builds), which
+        is found by the repository's `urls`.
+        """
+        distinct_places = tuple(dict.fromkeys(places))
         if side == "base":
-            found = self._repository.base_snapshot(wanted, _OWN, urls)
-            return with_own_memory_branch(found, self._repository)
-        return self._repository.at(self._repository.comparison.merged, wanted)
+            snapshot = self._repository.base_snapshot(distinct_places, _CONFIG_PLACES, urls)
+            return with_own_memory_branch(snapshot, self._repository)
+        return self._repository.at(self._repository.comparison.merged, distinct_places)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
         """Return more places on the same side."""
@@ -222,8 +234,8 @@ class JudgedChange:
 
 
 class _OfSide:
-    """Reads the change's target branch at one of the two sides, and other branches at their
-    tips.
+    """Reads the branch that the change will be merged into on one of the two sides (before the
+    change, or after its merge), and other branches at their tips.
     """
 
     def __init__(self, compared: ComparedRepository, side: Side, other: BareRepository) -> None:

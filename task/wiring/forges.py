@@ -23,25 +23,26 @@ def forges_of(
     opened: ExitStack,
     logins: Callable[[str], Sequence[Login]],
 ) -> Forges:
-    """Return the clients for the run's Git hosts. `logins` returns the Git credentials for a URL.
+    """Return the clients for the run's Git hosts (forges). `logins` returns the Git credentials for
+    a URL, and `opened` closes the clients at the end of the run.
 
     Raises `UsageError` immediately for an invalid `--forge`, or if the token file does not exist.
     The token itself is checked when it is first needed.
     """
-    given = settings.forge
+    options = settings.forge
     try:
-        forge = forge_option(given.forge) if given.forge else None
+        forge = forge_option(options.forge) if options.forge else None
     except Malformed as error:
         raise UsageError(f"--forge: {error.message}", hint=error.hint) from None
-    if given.forge_token_file:
-        check_token_file(given.forge_token_file)
+    if options.forge_token_file:
+        check_token_file(options.forge_token_file)
 
     def tokens() -> Tokens:
         return Tokens(
             environ,
             logins,
-            file=given.forge_token_file,
-            user=given.forge_username,
+            file=options.forge_token_file,
+            user=options.forge_username,
             forge=forge,
             scope=settings.access.git_credentials_url,
         )

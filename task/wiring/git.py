@@ -59,8 +59,9 @@ class GitClients:
         transport = self._settings.transport
         # these variables contain registry credentials, for `pull-secret`
         excluded = self._settings.registry.allow_env
+        environ = {name: value for name, value in self._environ.items() if name not in excluded}
         client = Git(
-            {name: value for name, value in self._environ.items() if name not in excluded},
+            environ,
             protocols=frozenset(transport.allow_protocol),
             rewrites=transport.rewrite_url,
             access=access,
@@ -79,31 +80,33 @@ class GitClients:
         """Return the client for this repository, with credentials from the options, or else from
         the cluster.
 
-        `sub` is the subscription that writes to the repository. It decides which of the cluster's
-        secrets may be used. Clients are kept, one for each secret.
+        `sub` is the subscription (what to update, and where) that writes to the repository. It
+        decides which of the cluster's secrets may be used. Clients are kept, one for each
+        repository and secret.
         """
         if sub is None:
             return self.git()
         if self._from_cluster is None:
             if sub.credentials.startswith("secret:"):
-                self._tell_unused(repo, sub)
+                self._log_unused_secret(repo, sub)
             return self.git()
         if self.given_for(repo):
             return self.git()
-        secret = self._from_cluster(sub, self._reached(repo))
+        secret = self._from_cluster(sub, self._url_to_connect(repo))
         if secret is None:
             return self.git()
         name, credentials = secret
         with self._lock:
             if (repo, name) not in self._private:
-                access = self._with_given(credentials)
+                access = self._access_with_secret(credentials)
                 self._private[repo, name] = self._open(access), access
-            client, _ = self._private[repo, name]
+            client, _access = self._private[repo, name]
             return client
 
-    def _tell_unused(self, repo: str, sub: Subscription) -> None:
-        """Log once that the secret in an Application's annotation is not read, because no cluster
-        is used. Don't log it if the options provide credentials.
+    def _log_unused_secret(self, repo: str, sub: Subscription) -> None:
+        """Log that the secret in an Application's annotation is not read, because no cluster is
+        used. It is logged once for each repository and secret, and not at all if the options
+        provide credentials.
         """
         with self._lock:
             was_logged = (repo, sub.credentials) in self._unused
@@ -124,25 +127,29 @@ class GitClients:
             from_options = self.access.logins(url, helped=False)
             if from_options:
                 return from_options
-        matching = [access for _, access in self._private.values() if _within(url, access.given)]
-        return matching[0].logins(url, helped=False) if len(matching) == 1 else ()
+        matching = [
+            access for _, access in self._private.values() if _any_login_for(url, access.given)
+        ]
+        if len(matching) != 1:
+            return ()
+        return matching[0].logins(url, helped=False)
 
     def given_for(self, repo: str) -> bool:
         """Return whether the options have credentials or a key for this repository."""
         if self.access is None:
             return False
         credentials = self.access.given
-        url = self._reached(repo).lower()
+        url = self._url_to_connect(repo).lower()
         if url.startswith(("https://", "http://")):
-            return _within(url, credentials)
-        # if only known hosts are set, the user's own keys are used
+            return _any_login_for(url, credentials)
+        # for SSH; if only known hosts are set, the user's own keys are used
         options = self._settings.access
-        key_is_set = (
+        is_key_set = bool(
             options.ssh_key_file
             or options.ssh_directory
             or self._environ.get("IMAGE_UPDATE_SSH_KEY", "").strip()
         )
-        return bool(key_is_set and credentials.ssh and credentials.ssh.keys)
+        return bool(is_key_set and credentials.ssh and credentials.ssh.keys)
 
     def descends(
         self,
@@ -160,59 +167,65 @@ class GitClients:
             self._log("debug", f"cannot inspect {revision[:12]}: {error}")
             return ""
         with closing(lineage):
-            kin = lineage.order(repo, commit, revision)
-        if kin.why:
+            kinship = lineage.order(repo, commit, revision)
+        if kinship.why:  # the order is unknown
             self._log(
                 "debug",
-                f"cannot tell whether {revision[:12]} contains {commit[:12]}: {kin.why}",
+                f"cannot tell whether {revision[:12]} contains {commit[:12]}: {kinship.why}",
             )
-        return str(kin.order)
+        return str(kinship.order)
 
-    def _reached(self, repo: str) -> str:
+    def _url_to_connect(self, repo: str) -> str:
         """Return the URL to connect to, after `--rewrite-url`."""
         return without_login(rewritten(repo, self._settings.transport.rewrite_url))
 
-    def _with_given(self, own: Credentials) -> Access:
-        """Return the credentials of a secret in the cluster (`own`), together with the certificate
-        authorities and known hosts from the options.
-        """
-        given = self.access.given if self.access else None
-        if given is None:
-            return Access(own, self._environ)
+    def _access_with_secret(self, from_secret: Credentials) -> Access:
+        """Return an access with the credentials of a secret in the cluster.
 
-        certificates = "\n".join(filter(None, (own.certificates, given.certificates)))
-        known_hosts = ""
-        if given.ssh and given.ssh.known_hosts:
-            known_hosts = given.ssh.files.get("known_hosts", "")
-        ssh = own.ssh
-        if ssh and known_hosts:
-            files = {**ssh.files, "known_hosts": ssh.files.get("known_hosts", "") + known_hosts}
+        The certificate authorities and the known hosts of the options are added to the secret's,
+        and the git config file comes from the options.
+        """
+        from_options = self.access.given if self.access else None
+        if from_options is None:
+            return Access(from_secret, self._environ)
+
+        certificates = "\n".join(
+            filter(None, (from_secret.certificates, from_options.certificates))
+        )
+        more_known_hosts = ""
+        if from_options.ssh and from_options.ssh.known_hosts:
+            more_known_hosts = from_options.ssh.files.get("known_hosts", "")
+        ssh = from_secret.ssh
+        if ssh and more_known_hosts:  # the file `known_hosts` gets the lines of both
+            known_hosts = ssh.files.get("known_hosts", "") + more_known_hosts
+            files = {**ssh.files, "known_hosts": known_hosts}
             ssh = replace(ssh, files=files, known_hosts=True)
         combined = replace(
-            own,
+            from_secret,
             certificates=certificates,
-            config_file=given.config_file,
+            config_file=from_options.config_file,
             ssh=ssh,
         )
         return Access(combined, self._environ)
 
 
-def _within(url: str, given: Credentials) -> bool:
-    """Return whether any of the credentials are for that URL.
+def _any_login_for(url: str, credentials: Credentials) -> bool:
+    """Return whether any of these credentials are for that URL.
 
-    Each is for the URLs with a prefix: a server, or an organization or a repository on it.
+    Each is for the URLs with a prefix: a server, or an organization or a repository on it, such as
+    `https://github.com/acme`. If `only` is set, it is the prefix of all of them.
     """
-    prefixes = [login.prefix for login in given.logins]
-    if given.app:
-        prefixes.append(given.app_server)
-    if given.only and prefixes:
-        prefixes = [given.only]
+    prefixes = [login.prefix for login in credentials.logins]
+    if credentials.app:
+        prefixes.append(credentials.app_server)
+    if credentials.only and prefixes:
+        prefixes = [credentials.only]
     # with a slash, so that a prefix only matches whole parts of the path
-    folder = f"{_bare(url.lower())}/"
-    return any(folder.startswith(f"{_bare(prefix.lower())}/") for prefix in prefixes)
+    folder = f"{_without_git_suffix(url.lower())}/"
+    return any(folder.startswith(f"{_without_git_suffix(prefix.lower())}/") for prefix in prefixes)
 
 
-def _bare(url: str) -> str:
+def _without_git_suffix(url: str) -> str:
     """Return the URL without `.git`, because both spellings are the same repository."""
     return url.rstrip("/").removesuffix(".git")
 
@@ -224,16 +237,17 @@ def _log_of_git(sentence: str, log: Log) -> None:
 
 
 def signers(
-    given: CommitOptions,
+    options: CommitOptions,
     git: Callable[[], Git],
     opened: ExitStack,
 ) -> Callable[[], Signer | None]:
-    """Return a function that creates the signer, or returns None without a key.
+    """Return a function that returns the signer of commits, which it creates when it is first
+    called, or None without a key. `opened` closes the signer at the end of the run.
 
-    Raises `UsageError` for an invalid key.
+    Raises `UsageError` immediately for an invalid key.
     """
-    if not given.signing_key:
+    if not options.signing_key:
         return lambda: None
-    key = key_of(given.signing_key, given.signing_format)
+    key = key_of(options.signing_key, options.signing_format)
 
     return once(lambda: opened.enter_context(closing(Signer(git(), key))))

@@ -35,12 +35,14 @@ class Phases:
 
     @contextmanager
     def phase(self, words: str) -> Iterator[None]:
-        """Show an activity until the end of the block, or of the decorated function."""
+        """Show an activity, described by `words`, until the end of the block or of the decorated
+        function. It only appears after `PATIENCE` seconds.
+        """
         began = time.monotonic()
         timer = threading.Timer(PATIENCE, lambda: self._show(timer, words, began))
         timer.daemon = True
         try:
-            with shutdown.unheard():
+            with shutdown.unheard():  # so that signals still wake the main thread
                 timer.start()
             yield
         finally:

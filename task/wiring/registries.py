@@ -33,31 +33,33 @@ def registry_of(
     opened: ExitStack,
     cluster: Callable[[], ClusterSecrets] | None,
 ) -> Registry:
-    """Return the client for all registries of a run.
+    """Return the client for all registries of a run. `opened` closes it at the end of the run.
 
     Raises `UsageError` for invalid settings. Nothing is contacted yet.
 
-    `cluster` has the secrets that annotations can use, if Applications are read from a cluster.
+    `cluster` returns the secrets that annotations can use, or is None if Applications are not read
+    from a cluster.
     """
-    given = settings.registry
+    options = settings.registry
     secret = partial(_registry_secret, cluster) if cluster else None
     logins = Logins(
         environ,
-        _given(settings, environ),
+        _logins_from_options(settings, environ),
         secret,
-        allow_env=given.allow_env,
-        allow_exec=given.allow_exec,
+        allow_env=options.allow_env,
+        allow_exec=options.allow_exec,
         namespace=settings.sources.argocd_namespace,
     )
-    entries = read_registries_conf(given.registries_conf) if given.registries_conf else ()
+    entries = read_registries_conf(options.registries_conf) if options.registries_conf else ()
     is_optional = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
-    limits = replace(LIMITS, connect=5.0, silence=15.0, tries=2 if is_optional else 3)
+    tries = 2 if is_optional else 3
+    limits = replace(LIMITS, connect=5.0, silence=15.0, tries=tries)
     registry = Registry(
         logins,
         lambda line: log("debug", line),
         entries=entries,
         ca=certificates(settings.access.ca_file),
-        cache_dir=given.registry_cache_dir,
+        cache_dir=options.registry_cache_dir,
         limits=limits,
     )
     return opened.enter_context(closing(registry))
@@ -66,27 +68,30 @@ def registry_of(
 def _registry_secret(
     cluster: Callable[[], ClusterSecrets], namespace: str, name: str
 ) -> Mapping[str, bytes]:
-    """Return the values of a secret with credentials, from a cluster that is opened now."""
+    """Return the values of a secret with registry credentials, by their names in the secret. The
+    connection to the cluster is only opened now.
+    """
     return cluster().of_registry(namespace, name)
 
 
 def prover_of(
-    given: VerifyOptions,
+    options: VerifyOptions,
     registry: Callable[[], Registry],
     secrets: Callable[[], ClusterSecrets | None],
     log: Log,
 ) -> Prover:
-    """Return the image prover. Raises `UsageError` immediately for options that cannot work.
+    """Return the prover, which verifies the signatures of images. Raises `UsageError` immediately
+    for options that cannot work.
 
     `secrets` returns the cluster's secrets, or None if they cannot be read.
     """
-    wanted = WantedProofs(given, secrets, lambda line: log("debug", line))
-    return Prover(registry, wanted, given.verify_timeout, lambda line: log("info", line))
+    wanted_proofs = WantedProofs(options, secrets, lambda line: log("debug", line))
+    return Prover(registry, wanted_proofs, options.verify_timeout, lambda line: log("info", line))
 
 
 class WantedProofs:
-    """The proofs that an image needs, as required by the command line, its ImageUpdater, and the
-    repository's config.
+    """The proofs (signatures) that an image needs, as required by the command line, its
+    ImageUpdater, and the repository's config.
 
     Thread-safe. Raises `UsageError` immediately for options that cannot work.
     """
@@ -102,8 +107,8 @@ class WantedProofs:
         """
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
-        self._of_secret = cache(self._by_secret)
-        self._of_demand = cache(self._by_demand)
+        self._of_secret = cache(self._check_of_secret)
+        self._of_demand = cache(self._check_of_demand)
         if given.trust_root:
             try:
                 read_text(given.trust_root)
@@ -111,23 +116,25 @@ class WantedProofs:
                 why = error.strerror if isinstance(error, OSError) else "it is not a text file"
                 message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
                 raise UsageError(message, hint="use the file with the trusted root") from error
-        self._given: tuple[Asked, ...] = ()
+        self._logins_from_options: tuple[Asked, ...] = ()
         if given.verify:
-            self._given = (Asked([_keys(given.verify)]),)
+            self._logins_from_options = (Asked([_key_check(given.verify)]),)
         elif given.verify_identity:
             identities = (Identity(given.verify_identity, given.verify_issuer),)
             check = self._keyless()(identities, exact=True)
-            self._given = (Asked([check]),)
+            self._logins_from_options = (Asked([check]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
         """Return the checks of an image's signatures that are required. Raises `TaskError` if a key
         is not available.
         """
         of_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
-        return (*self._given, *of_resource, *map(self._of_demand, question.demands))
+        return (*self._logins_from_options, *of_resource, *map(self._of_demand, question.demands))
 
-    def _by_secret(self, key: KeySecret) -> Asked:
-        """Return the check with an ImageUpdater's key. Raises `RegistryError`."""
+    def _check_of_secret(self, key: KeySecret) -> Asked:
+        """Return the check of signatures by the public key in a secret of the cluster, which an
+        ImageUpdater names. Raises `RegistryError` if the key cannot be used.
+        """
         secrets = self._secrets()
         if secrets is None:
             raise RegistryError(
@@ -137,7 +144,7 @@ class WantedProofs:
             )
         text = secrets.public_key(key)
         try:
-            check = _keys(f"secret {key}", text)
+            check = _key_check(f"secret {key}", text)
         except Malformed as error:
             message = f"imagesVerification: secret {key}: {error.message}"
             raise RegistryError(
@@ -145,14 +152,15 @@ class WantedProofs:
             ) from None
         return Asked([check], by=f"; imagesVerification requires the key in secret {key}")
 
-    def _by_demand(self, demand: Demand) -> Asked:
-        """Return the checks that a rule of the repository's config requires. Raises `TargetError`
-        for an invalid key.
+    def _check_of_demand(self, demand: Demand) -> Asked:
+        """Return the checks that a rule of the repository's config requires (`demand`): signatures
+        by public keys in files, and keyless ones by identities. Raises `TargetError` for an invalid
+        key.
         """
         checks = []
         for path, text in demand.texts:
             try:
-                checks.append(_keys(path, text))
+                checks.append(_key_check(path, text))
             except Malformed as error:
                 message = f"{PATH}, line {demand.line}: {path}: {error.message}"
                 hint = error.hint or "add a public key to the file"
@@ -162,7 +170,7 @@ class WantedProofs:
         return Asked(checks, demand, f"; {PATH}, line {demand.line}, requires it")
 
 
-def _keys(name: str, text: str | None = None) -> Check:
+def _key_check(name: str, text: str | None = None) -> Check:
     """Return a check of signatures by public keys in PEM format: those in `text`, or, without it,
     those in the file called `name`.
 
@@ -191,17 +199,21 @@ def _keyless(trust_root: str, log: Callable[[str], None]) -> Callable[..., Check
     return partial(Keyless, Sigstore(log, trust_root))
 
 
-def _given(settings: Settings, environ: Mapping[str, str]) -> Mapping[str, RegistryLogin]:
-    """Return the credentials from the options, by registry."""
-    given = settings.registry
-    login = password_of(given.registry_username, given.registry_password_file, environ)
+def _logins_from_options(
+    settings: Settings, environ: Mapping[str, str]
+) -> Mapping[str, RegistryLogin]:
+    """Return the credentials from the options, by registry. Raises `UsageError` if they do not say
+    for which registry the password is.
+    """
+    options = settings.registry
+    login = password_of(options.registry_username, options.registry_password_file, environ)
     if login is None:
         return {}
-    if not given.registry_credentials_for:  # the Application's owner chooses the registry
+    registries = options.registry_credentials_for
+    if not registries:  # without this check, the Application's owner would choose the registry
         raise UsageError(
             "a registry password is set, but not the registry that it is for",
             hint="set the registry, such as --registry-credentials-for ghcr.io, or ghcr.io/acme",
         )
-    registries = given.registry_credentials_for
     login = replace(login, hosts=hosts_of(registries))
     return dict.fromkeys(map(normal, registries), login)

@@ -137,7 +137,9 @@ class RealWorld(World):
             )
 
     def applications(self) -> Iterable[Found]:
-        """Yield the manifests of the relevant Applications from each source."""
+        """Return the manifests of the relevant Applications from each source. On a terminal, they
+        are all read at once, so that the activity is shown.
+        """
         if not self._shown:
             return self._applications()
         with self._phase("reading the Applications"):
@@ -146,13 +148,13 @@ class RealWorld(World):
     def _applications(self) -> Iterable[Found]:
         """Yield the manifests of Applications, and remember those of AppProjects for later."""
 
-        def unsigned(repo: str) -> BareRepository:
+        def read_only(repo: str) -> BareRepository:  # it needs no signer
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
         for manifest in applications(
             self._settings,
             self._environ,
-            unsigned,
+            read_only,
             self._argo,
             self._scope,
             self._images,
@@ -173,10 +175,12 @@ class RealWorld(World):
         return self._argo.application(namespace, name)
 
     def locate(self, origin: str) -> tuple[str, str, str] | None:
-        """Return (repository, branch, path) of a file in a Git work tree, or None."""
+        """Return (repository, branch, path) of a file in a Git work tree, or None. `origin` is the
+        file with a line number, such as `apps/web.yaml:12`.
+        """
         file, _, _line = origin.rpartition(":")
-        found = find(file, self._git.git())
-        return (found.repo, found.branch, found.path) if found else None
+        location = find(file, self._git.git())
+        return (location.repo, location.branch, location.path) if location else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
         """Return the repository at a URL, with the credentials for a subscription that writes to
@@ -190,7 +194,7 @@ class RealWorld(World):
         return RepositoryWithProgress(repository, without_login(repo), self._phase)
 
     def _open(self, repo: str, subscription: Subscription | None) -> BareRepository:
-        """Return the repository, without showing its activities.
+        """Return the repository at a URL, without showing its activities on the terminal.
 
         Commits are pushed with git, or, with `--commit-through github`, made by GitHub's API.
         """
@@ -224,8 +228,9 @@ class RealWorld(World):
         return self._opened.enter_context(closing(change))
 
     def login(self, subscription: Subscription) -> str:
-        """Return a string that identifies the credentials: the name of the cluster's secret, or ""
-        for credentials from the options.
+        """Return a string that identifies the Git credentials that a subscription (what to update,
+        and where) writes with: the name of the cluster's secret, or "" for credentials from the
+        options.
         """
         if not self._cluster or self._git.given_for(subscription.repo):
             return ""
@@ -249,13 +254,14 @@ class RealWorld(World):
         self._log(level, sentence)
 
     def ancestry(self, repository: str, new: str, old: str) -> str:
-        """Return how a source commit relates to an older one.
+        """Return how a source commit relates to an older one: "newer", "older", or another word if
+        that is unknown.
 
         Calls from several repositories are handled one by one.
         """
         with self._phase("comparing source commits"), self._lineage_lock:
             kin = self._lineage().order(repository, old, new)
-        if kin.why:
+        if kin.why:  # the order is unknown
             self._log("warning", f"cannot tell the order of {new[:12]} and {old[:12]}: {kin.why}")
         return str(kin.order)
 
@@ -347,8 +353,8 @@ class RealWorld(World):
         return self._argo.page(application)
 
     def keys_wanted(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the OpenPGP keys, one of which must have signed a commit for Argo CD to sync it,
-        or () if signatures are not required.
+        """Return the OpenPGP keys that Argo CD accepts for a subscription's commits: one of them
+        must have signed a commit for Argo CD to sync it. Return () if signatures are not required.
         """
         if subscription.target == "flux":  # a Flux release does not have a project
             return ()
@@ -371,7 +377,9 @@ class RealWorld(World):
         return self._projects.get(name, {})
 
     def hindrance(self, subscription: Subscription, now: str) -> tuple[str, str]:
-        """Return what prevents Argo CD from deploying a commit now, and how to fix it."""
+        """Return what prevents Argo CD from deploying a commit now, and how to fix it, both "" if
+        nothing is known. The reason is logged once for each Application.
+        """
         app = subscription.application
         if subscription.target == "flux":
             return "", ""
@@ -389,9 +397,8 @@ class RealWorld(World):
         return signer.key_ids() if signer else ()
 
     def synced(self, subscription: Subscription) -> tuple[str, ...]:
-        """Return the revisions of the subscription's repository in Argo CD's history, newest first.
-
-        Returns () if the revisions are unknown.
+        """Return the revisions (commits) of the subscription's repository that Argo CD has synced
+        for its Application, newest first. Return () if they are unknown.
         """
         if subscription.target == "flux" or not self._argo.asked:
             return ()
@@ -419,7 +426,9 @@ class RealWorld(World):
         return self._argo.live() if self._argo.kind else None
 
     def follow(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh Argo CD, and wait for the rollouts."""
+        """Refresh the landed Applications (those whose image was pushed) in Argo CD, and with
+        `--wait`, wait for their rollouts.
+        """
         waits = self._settings.rollout.wait
         refreshes = bool(self._argo.kind)
         if self._settings.dry:

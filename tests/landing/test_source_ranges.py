@@ -1,7 +1,7 @@
 """The source commit range shown in a request."""
 
 from task.image import parse_image
-from task.landing.pull_request import _ranges
+from task.landing.pull_request import _source_ranges
 from task.landing.waiting_list import BaseThen, ListedBuild, WaitingList
 from task.model import Build, Meant, Written
 from task.templates.change import AppChanges, Change
@@ -25,7 +25,7 @@ def ranges(written: Written | None, *, rollback: bool = False) -> list[tuple[str
     )
     change = Change(image, "web", "main-1", "main-2")
     shown = [AppChanges("argocd", "web", (change,))]
-    found = _ranges(WaitingList("image-update/web", (listed,)), shown)
+    found = _source_ranges(WaitingList("image-update/web", (listed,)), shown)
     return [(each.old.commit, each.new.commit) for each in found]
 
 
