@@ -423,7 +423,7 @@ def _destination_of_undo(
     """
     reading_before_update = undone.current
     is_known_as_bad = _is_known_as_bad(reading_before_update.version, situation)
-    prefers_last_good = is_known_as_bad or situation.facts.synced(situation.subscription) != ()
+    prefers_last_good = is_known_as_bad or bool(situation.facts.synced(situation.subscription))
     if prefers_last_good:
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)

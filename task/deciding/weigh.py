@@ -139,7 +139,7 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
     """Return whether the current version may be newer than the image, so that the two must be
     compared.
 
-    The image always wins over a current version whose tag the rules no longer admit.
+    A current version whose tag the rules no longer admit does not count as newer.
     """
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
