@@ -144,7 +144,7 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
     `carry` says whether to copy the Application's own parameters into the override file.
     """
     own_claim = (sub.entry.alias, sub.entry.image.identity)
-    # the claims of other images that are written to the same place
+    # A claim is one entry of the Application's `image-list`.
     other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
     return Target(
         kind=kind,
