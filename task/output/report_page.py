@@ -13,9 +13,9 @@ from task.output.words import (
     commit_name,
     exit_words,
     lines,
-    others,
     outcome,
-    parted,
+    problems_outside_lines,
+    shown_and_folded_lines,
     waiting_words,
 )
 from task.text import counted, visible
@@ -77,7 +77,7 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 def page(report: JSON) -> str:
     """Return the page for a report from `report_of`."""
-    shown_lines, folded_lines, title_of_folded = parted(lines(report))
+    shown_lines, folded_lines, title_of_folded = shown_and_folded_lines(lines(report))
     outcome_words = outcome(report)
     images = " ".join(image["reference"] for image in report["images"][:3])
     commits = [{**OF_COMMITS, **commit} for commit in report["commits"]]
@@ -90,7 +90,7 @@ def page(report: JSON) -> str:
         first=shown_lines,
         rest=folded_lines,
         folded=title_of_folded,
-        problems=others(report),
+        problems=problems_outside_lines(report),
         waiting_words=waiting_words,
         commit_name=commit_name,
         diff_lines=diff_lines,
