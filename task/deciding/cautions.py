@@ -365,7 +365,7 @@ def _unread_spelling_warning(decision: Decision) -> Problem | None:
 
 
 def taken_back(owner: str) -> tuple[str, str]:
-    """Return the warning's message and hint for a live Application whose owner reverts the patch."""
+    """Return the message and the hint for a live Application whose owner reverts the patch."""
     message = f"{owner} reverts the patch, because it does not ignore this field of the Application"
     hint = (
         "set write-back-method: git, or"

@@ -667,7 +667,7 @@ def _by_rules_and_order(
 
 
 def _older_version_problem(decision: Decision) -> Problem:
-    """Return the warning about an older version. `decision` is the refusal that a run would make."""
+    """Return the warning about an older version. A run would refuse it, as in `decision`."""
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"

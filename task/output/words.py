@@ -283,7 +283,7 @@ def _words_for_other_commits(report: JSON, all_lines: Sequence[Line]) -> Iterato
 
 
 def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
-    """Return the number of these errors, and their Applications, such as `2 errors (argocd/api)`."""
+    """Return the number of errors, and their Applications, such as `2 errors (argocd/api)`."""
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
     are_about_rollouts = all(error["rule"] == "rollout" for error in errors)
@@ -381,7 +381,7 @@ def is_only_prediction(report: JSON) -> bool:
 
 def commit_name(report: JSON, commit: JSON) -> str:
     """Return the name of what the run did on a branch: "commit", "rollback commit", "would commit",
-    or "nothing left" for a memory branch (one with state files) that is deleted because it is empty.
+    or "nothing left" if the memory branch (the one with the state files) is empty, and so deleted.
     """
     if not commit["commit"]:
         return "would commit" if is_only_prediction(report) else "nothing left"
