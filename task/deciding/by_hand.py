@@ -299,9 +299,8 @@ def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that keeps the version in Git, and remembers that `image` failed.
-
-    The failure is only remembered if Git had this version before.
+    """Return the move that keeps the version in Git, and remembers in the state file that `image`
+    failed, if Git had this image before.
     """
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None

@@ -155,9 +155,11 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, by write-back file. A missing or empty file has none.
+    """Return the states in the state file at `path`, by write-back file, or {} if the state file is
+    missing or empty.
 
-    Raises `TargetError` if it is unreadable.
+    A state has holds, and what is remembered about images. Raises `TargetError` if the state file
+    is unreadable.
     """
     if path not in files:
         return {}
@@ -330,9 +332,10 @@ def failed_asks(
     *,
     config_read: bool = True,
 ) -> Outcome:
-    """Return an error decision for each ask that depends on Git, because Git could not be read.
+    """Return a decision for each ask: `error` if the decision depends on Git, else the decision
+    that the rules make without Git.
 
-    The other asks get the decision that does not depend on Git.
+    An ask is one image of one Application, with the builds that are offered for it.
     """
     decisions = []
     for ask in asks:
@@ -684,7 +687,8 @@ def _holds_in_file(
 
     A hold applies if the other Application writes one of the same keys.
     """
-    held_places: list[_HeldPlaces] = []  # what the subscriptions write that are on hold themselves
+    # First find the subscriptions that are on hold themselves, and what they write.
+    held_places: list[_HeldPlaces] = []
     for sub in subs.values():
         own_hold = _active_hold(snapshot, sub, terms)
         if own_hold:
@@ -693,6 +697,7 @@ def _holds_in_file(
     if not held_places:
         return {}
 
+    # Then find the subscriptions of other Applications that write the same.
     holds: dict[Identity, Hold] = {}
     for identity, sub in subs.items():
         own_places = edited_places(snapshot, sub, terms)

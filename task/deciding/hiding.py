@@ -641,7 +641,9 @@ def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
-    """Return the string at these steps, or "" if there is none."""
+    """Return the string at these steps (keys and list indices, one inside the other), or "" if
+    there is none.
+    """
     for step in steps:
         if not isinstance(value, dict):
             return ""
@@ -655,7 +657,9 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same value."""
+    """Raise `TargetError` if one of the Application's file parameters sets a value that the update
+    writes. Helm reads file parameters later, so they win.
+    """
     file_parameters = _helm_section(files, sub, sub.source).file_parameters
     keys = target.keys
     written_keys = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
@@ -676,8 +680,8 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     source = sub.source
     if not in_repository(source, sub):
         return
-    source_images = _source_images(files, sub)
-    entries = every_entry(files, target, sub.path)
+    source_images = _source_images(files, sub)  # the Application's `kustomize.images`
+    entries = every_entry(files, target, sub.path)  # in the written kustomization
     names = [entry.name for entry in entries if is_for_image(entry, target)]
     if not names:  # the update will add an entry
         names = [target.keys.kustomize_name or target.image.name]
@@ -688,7 +692,7 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
         return
     later_entries = [(folder, every_entry(files, target, folder)) for folder in later_folders]
 
-    new_entries = [Replacement(name, "", "", "") for name in names]
+    new_entries = [Replacement(name, "", "", "") for name in names]  # in case they do not exist yet
     errors: list[TargetError] = []
     for name in names:
         updated_entries = _updated_entries([*entries, *new_entries], name)

@@ -280,21 +280,23 @@ class Situation:
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
         return Decision(
-            self.subscription,
-            candidate,
-            verdict,
-            self.current,
-            self.branch,
-            self.branch,
-            self.kind,
+            subscription=self.subscription,
+            candidate=candidate,
+            judged=verdict,
+            current=self.current,
+            branch=self.branch,
+            head=self.branch,
+            kind=self.kind,
         )
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that blocks the image now: a person's hold, else a freeze, else None."""
-        own = holding(self.state, self.memory, self.terms.now)
-        of_others = self.facts.elsewhere.get(self.subscription.identity)
-        return own or of_others or self.subscription.freeze
+        """The hold that blocks the image now: its own hold, else another Application's hold that
+        applies to it, else a freeze, else None.
+        """
+        own_hold = holding(self.state, self.memory, self.terms.now)
+        hold_of_others = self.facts.elsewhere.get(self.subscription.identity)
+        return own_hold or hold_of_others or self.subscription.freeze
 
 
 def key_of(sub: Subscription) -> str:
@@ -320,11 +322,11 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
     decision = by_the_rules(offer, answer, situation)
     decision = replace(decision, source=source, built=offer.image.digest, event=offer.origin)
-    event = _event_of_offer(offer, decision.candidate, answer)
+    offered_version = _version_of_offer(offer, decision.candidate, answer)
     if decision.verdict == "update" and promoted:
         decision = by_age(decision, promoted, situation.terms)
     if decision.verdict == "update":
-        decision = by_the_order(decision, event, answer, situation, promoted)
+        decision = by_the_order(decision, offered_version, answer, situation, promoted)
 
     if promoted and decision.rule in ("not-newer", "superseded"):
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
@@ -333,14 +335,15 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         return Move(decision)
     hold = situation.hold
     if hold:
-        return _deferred_move(decision, event, hold, situation)
-    return Move(decision, event.build, _remembered_update(event, situation))
+        return _deferred_move(decision, offered_version, hold, situation)
+    return Move(decision, offered_version.build, _remembered_update(offered_version, situation))
 
 
-def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
-    """Return the offered build as a state file stores it, once `image` is written.
+def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
+    """Return the offered version in the form in which a state file remembers it: its tag, digest,
+    and build.
 
-    `image` is the offered image, but without the digest if only the tag is written.
+    `image` is the offered image, but without its digest if only the tag is written.
     """
     build = offer.build
     if not build.created and answer:
@@ -349,13 +352,13 @@ def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writte
     return Written(image.tag, image.digest, build, unwritten_digest)
 
 
-def _remembered_update(event: Written, situation: Situation) -> Remember | None:
-    """Return how an update to the build `event` changes the state file, or None if it does not.
+def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
+    """Return how an update to the build `offered_version` changes the state file, or None if it does not.
 
     The file then remembers the build as written, and expired holds are removed.
     """
     now = situation.terms.now
-    memory = written(situation.memory, event, situation.subscription.policy)
+    memory = written(situation.memory, offered_version, situation.subscription.policy)
     memory = replace(memory, hold=active(memory.hold, now))
     has_memory_changed = memory != situation.memory
     hold_on_all = situation.state.hold
@@ -463,7 +466,7 @@ def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Deci
 
 def by_the_order(
     decision: Decision,
-    event: Written,
+    offered_version: Written,
     answer: Answer | None,
     situation: Situation,
     promoted: Promoted | None,
@@ -471,12 +474,12 @@ def by_the_order(
     """Return the decision, which is an update, or a refusal if the offered build is older than the
     one in Git. An older build that finishes later must not win.
 
-    `event` is the offered build, and `answer` is the registry's response about its image. If facts
+    `offered_version` is the offered build, and `answer` is the registry's response about its image. If facts
     are unknown because the registry did not respond, the decision gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
-    offer = Offer(sub.image_at(event), event.build)
+    offer = Offer(sub.image_at(offered_version), offered_version.build)
     # The order depends on facts about the offered image, and about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     question_about_git = question_about(sub, in_git)
@@ -492,50 +495,53 @@ def by_the_order(
 
     decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
-        return decision
+        return decision  # a promotion with --allow-downgrade may be older
     memory = memory_with_date(situation.memory, in_git, answer_about_git)
-    refusal = _refusal_as_older(decision, event, memory, situation, promoted)
+    refusal = _refusal_as_older(decision, offered_version, memory, situation, promoted)
     if refusal:
         return refusal
+    # a warning about facts that are unknown, from either response
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
     if doubt is None:
         return decision
-    return replace(decision, unchecked=_with_counters(doubt, event, memory.written))
+    return replace(decision, unchecked=_doubt_with_counters(doubt, offered_version, memory.written))
 
 
 def _refusal_as_older(
     decision: Decision,
-    event: Written,
+    offered_version: Written,
     memory: Memory,
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision | None:
-    """Return the refusal of a build (`event`) that is older than the one in Git, or None.
+    """Return the refusal of a build (`offered_version`) that is older than the one in Git, or None.
 
     A promoted build is also refused if the promotion's source was rolled back to it.
     """
     sub = situation.subscription
     in_git = situation.in_git
-    because = superseded(event, sub.policy, in_git, memory, situation.facts.ancestry)
+    because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
     if because and promoted is None:
         app = sub.application.key
-        because = f"{because}; to write it anyway: image-update rollback {app} --to {event.version}"
+        because = f"{because}; to write it anyway: image-update rollback {app} --to {offered_version.version}"
     if because:
         return replace(decision, judged=Verdict("refuse", "superseded", because))
     if promoted is None:
         return None
-    because = gone_back(event, sub.policy, promoted.newest, in_git, memory)
+    because = gone_back(offered_version, sub.policy, promoted.newest, in_git, memory)
     if not because:
         return None
     return _refusal_after_source_rollback(decision, promoted, because)
 
 
-def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
+def _doubt_with_counters(
+    doubt: Trouble, offered_version: Written, last_written: Written | None
+) -> Trouble:
     """Return the warning that the order of two builds is unknown (`doubt`).
 
     If the reason is that their numbers come from different counters, the warning's hint says so.
     """
-    new = event.build
+    new = offered_version.build
     old = last_written.build if last_written else Build()
     if new.sequence is None or old.sequence is None or new.counter == old.counter:
         return doubt
@@ -561,16 +567,18 @@ def _refusal_after_source_rollback(
     return replace(decision, judged=Verdict("refuse", "not-newer", because))
 
 
-def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
-    """Return the move for a build (`event`) that a hold or a freeze keeps back: nothing is written,
+def _deferred_move(
+    decision: Decision, offered_version: Written, hold: Hold, situation: Situation
+) -> Move:
+    """Return the move for a build (`offered_version`) that a hold or a freeze keeps back: nothing is written,
     and the state file remembers the build.
 
     The build is refused if it is older than the one that is already kept back (the deferred build).
     """
     sub = situation.subscription
     deferred = situation.memory.deferred
-    if deferred and deferred.version != event.version:
-        why = why_older(event, deferred, sub.policy, situation.facts.ancestry)
+    if deferred and deferred.version != offered_version.version:
+        why = why_older(offered_version, deferred, sub.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
@@ -579,10 +587,12 @@ def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Si
         end = "the first run after the freeze will write it"
     else:
         end = f"image-update release {sub.application.key} ends the hold and writes it"
-    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
-    memory = replace(situation.memory, deferred=event)
+    verdict = Verdict(
+        "defer", "held", f"{hold_text(hold)}; {offered_version.version} is waiting: {end}"
+    )
+    memory = replace(situation.memory, deferred=offered_version)
     remember = Remember(memory) if memory != situation.memory else None
-    return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
+    return Move(replace(decision, judged=verdict), offered_version.build, remember, hold=hold)
 
 
 def stops_in_any_mode(error: TaskError) -> bool:
