@@ -353,7 +353,7 @@ def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writ
 
 
 def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
-    """Return how an update to the build `offered_version` changes the state file, or None if it does not.
+    """Return how an update to the offered version changes the state file, or None if it does not.
 
     The file then remembers the build as written, and expired holds are removed.
     """
@@ -474,8 +474,8 @@ def by_the_order(
     """Return the decision, which is an update, or a refusal if the offered build is older than the
     one in Git. An older build that finishes later must not win.
 
-    `offered_version` is the offered build, and `answer` is the registry's response about its image. If facts
-    are unknown because the registry did not respond, the decision gets a warning (`unchecked`).
+    `answer` is the registry's response about the offered version. If facts are unknown because the
+    registry did not respond, the decision gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
@@ -514,16 +514,17 @@ def _refusal_as_older(
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision | None:
-    """Return the refusal of a build (`offered_version`) that is older than the one in Git, or None.
+    """Return the refusal of an offered version that is older than the one in Git, or None.
 
-    A promoted build is also refused if the promotion's source was rolled back to it.
+    A promoted version is also refused if the promotion's source was rolled back to it.
     """
     sub = situation.subscription
     in_git = situation.in_git
     because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
     if because and promoted is None:
         app = sub.application.key
-        because = f"{because}; to write it anyway: image-update rollback {app} --to {offered_version.version}"
+        version = offered_version.version
+        because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
     if because:
         return replace(decision, judged=Verdict("refuse", "superseded", because))
     if promoted is None:
@@ -570,10 +571,11 @@ def _refusal_after_source_rollback(
 def _deferred_move(
     decision: Decision, offered_version: Written, hold: Hold, situation: Situation
 ) -> Move:
-    """Return the move for a build (`offered_version`) that a hold or a freeze keeps back: nothing is written,
-    and the state file remembers the build.
+    """Return the move for an offered version that a hold or a freeze keeps back: nothing is
+    written, and the state file remembers the version.
 
-    The build is refused if it is older than the one that is already kept back (the deferred build).
+    The version is refused if it is older than the one that is already kept back (the deferred
+    build).
     """
     sub = situation.subscription
     deferred = situation.memory.deferred
