@@ -85,8 +85,8 @@ def not_merged(
     commits: Iterable[Commit],
     job: Job,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each commit of `hold`, `release`, or `rollback` that is on a head branch
-    without a pull request, so that it has no effect until the branch is merged.
+    """Return a warning for each commit with which `hold`, `release`, or `rollback` updates an image
+    on a head branch without a pull request: it has no effect until the branch is merged.
 
     With a pull request, this is already visible.
     """
@@ -95,7 +95,7 @@ def not_merged(
     apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
     for decision in decisions:
         sub = decision.subscription
-        has_only_head_branch = sub.head_template and not sub.pull_request
+        has_only_head_branch = sub.head_template != "" and not sub.pull_request
         if has_only_head_branch and decision.verdict == "update":
             apps_by_head.setdefault(decision.head, set()).add(sub.application.key)
 
@@ -221,7 +221,8 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
 
 def _unmatched_entry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     """Return a warning if the kustomization's entries for the image do not match any image in the
-    manifests, so that they have no effect. Otherwise, return an empty list.
+    manifests, so that they have no effect. Otherwise, or if the manifests' images are unknown,
+    return an empty list.
     """
     if is_component(files, sub.path):  # its manifests are in other folders
         return []

@@ -155,7 +155,8 @@ def _unread_file_error(sub: Subscription) -> TargetError:
     The hint has the file's entry for `valueFiles`: a relative path if the file is in the source's
     own repository, else a path that starts with another source's `$ref`.
     """
-    is_in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
+    has_folder = sub.source.path != "" and not sub.source.chart
+    is_in_source = has_folder and in_repository(sub.source, sub)
     if is_in_source:
         entry = posixpath.relpath(sub.path, sub.source.path)
     else:

@@ -752,6 +752,7 @@ def _judged_rollback(version: Version, situation: Situation, judging: Judging) -
         held_decision = replace(decision, judged=_verdict_of_hold(image, freeze, situation))
         return Judgement(touched, Move(held_decision, hold=freeze))
 
+    # The doubt is a refusal, the error that prevents the check, or None if the version exists.
     doubt = _doubt_about_existence(touched, image, situation, judging.sides.base)
     if isinstance(doubt, TaskError):
         return Judgement(touched, Move(registry_error(decision, doubt)))

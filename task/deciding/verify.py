@@ -183,7 +183,9 @@ def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
 
 
 def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict | TaskError:
-    """Return the proof that the config demands for the image, or why there is none."""
+    """Return the proof that the config demands for a rollback's image, or the refusal or error that
+    says why there is none.
+    """
     question = replace(_question_of_move(move), facts=("digest",))
     digest = question.image.digest
     if not digest:

@@ -422,7 +422,11 @@ def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -
 
 
 def _writes_digest(offer: Offer, situation: Situation) -> bool:
-    """Return whether to write the offered digest although no rule requires a digest."""
+    """Return whether an update writes the offered digest although no rule requires a digest.
+
+    It does so if the current version has a digest, if the offer or a proof requires the digest, or
+    if the target has a separate key for it.
+    """
     if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
     sub = situation.subscription

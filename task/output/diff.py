@@ -79,12 +79,14 @@ def _path_quoted(name: str) -> str:
     """
 
     def escape(match: re.Match[str]) -> str:
+        """Return the matched character as an escape sequence in C, if need be with an octal code."""
         character = match[0]
         octal_code = f"{ord(character):03o}"
         return f"\\{_ESCAPES.get(character, octal_code)}"
 
     escaped = _ODD.sub(escape, name)
-    return name if escaped == name else f'"{escaped}"'
+    has_escapes = escaped != name
+    return f'"{escaped}"' if has_escapes else name
 
 
 def _lines(text: str) -> list[str]:
