@@ -142,16 +142,16 @@ def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
     base, only the memory branch's holds apply (see `stricter_only`). Raises `TargetError` if a
     state file is unreadable.
     """
-    on_base = own_states(snapshot.files, state_path(sub))
+    states_on_base = own_states(snapshot.files, state_path(sub))
     if not snapshot.memory_files:
-        return on_base
-    on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
+        return states_on_base
+    states_on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
     has_head_branch = sub.pull_request or sub.head_template != ""
     combine = merged if has_head_branch else stricter_only
-    states = dict(on_base)
-    for file, state in on_memory_branch.items():
-        states[file] = combine(on_base.get(file, NOTHING), state)
-    return states
+    combined_states = dict(states_on_base)
+    for file, state in states_on_memory_branch.items():
+        combined_states[file] = combine(states_on_base.get(file, NOTHING), state)
+    return combined_states
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
@@ -759,7 +759,8 @@ def edited_places(
     """Return the files and keys that an update writes, such as
     `("values-prod.yaml", "image.tag")`.
 
-    The result is empty if the update cannot be written. A `digest` shows where it would be written.
+    If `digest` is set, the update writes a digest, too. The result is empty if the update cannot be
+    written.
     """
     probe = replace(sub.entry.image, tag="another", digest=digest)  # differs from every version
     try:

@@ -395,21 +395,21 @@ def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
 
     base = _states_in(sides.base, sub_before)  # the states before the change
     change = _states_after(touched.pair, sides)  # the states after the change
-    before = base.in_file.images.get(old_key, Memory())
-    after = change.in_file.images.get(new_key, Memory())
+    memory_before = base.in_file.images.get(old_key, Memory())
+    memory_after = change.in_file.images.get(new_key, Memory())
 
     memory = base.with_memory_branch.images.get(old_key, Memory())
     hold_on_all = base.with_memory_branch.hold
     # If the base's file has a hold, the change decides whether the hold stays.
-    if before.hold:
+    if memory_before.hold:
         memory_in_change = change.with_memory_branch.images.get(new_key, Memory())
         memory = replace(memory, hold=memory_in_change.hold)
     if base.in_file.hold:
         hold_on_all = change.with_memory_branch.hold
     state = State(hold_on_all, {**base.with_memory_branch.images, old_key: memory})
 
-    hold_after = active(after.hold, now) or active(change.in_file.hold, now)
-    return Memories(state, before, after, hold_after)
+    hold_after = active(memory_after.hold, now) or active(change.in_file.hold, now)
+    return Memories(state=state, before=memory_before, after=memory_after, hold_after=hold_after)
 
 
 @dataclass(frozen=True)
@@ -472,7 +472,10 @@ class Judgement:
 
 
 def situation_of_change(version: Version, judging: Judging) -> Situation:
-    """Return everything that the decision about a version depends on."""
+    """Return everything that the decision about a version depends on, in the form that a run uses.
+
+    The version is one that a change writes. The current version is the one in the base.
+    """
     touched = version.touched
     sub = touched.pair.effective
     state = version.memories.state
@@ -622,7 +625,8 @@ def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) ->
     if needs(sub.policy, "digest"):
         because = f"{image.version} has no digest, but one is required"
         return Verdict("refuse", "pin-digest", because)
-    if sub.demands or sub.signed_by or judging.terms.verify:
+    needs_proof = bool(sub.demands or sub.signed_by or judging.terms.verify)
+    if needs_proof:
         because = f"{image.version} has no digest, but only a digest can be proved"
         return Verdict("refuse", "pin-digest", because)
     return None
