@@ -354,6 +354,7 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(subs[0], None)
 
     after, before = subs
+    # Of the two reasons why the base may require a digest, only the config's rule counts.
     annotation_pins_before = pair.before.policy.pin_digest
     config_pins_before = before.policy.pin_digest and not annotation_pins_before
     strict_policy = replace(

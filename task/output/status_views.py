@@ -309,7 +309,7 @@ def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
     """
     word = _WOULD_BE[verdict.verdict]
     because = without_logins(verdict.because)
-    if verdict.verdict == "defer":  # nothing has happened yet
+    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense, once
         because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
     if overridden_by:
         return (
