@@ -60,9 +60,10 @@ class RollbackDestination:
 
 
 def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move for one image in a person's intent.
+    """Return the move for one image that a person's command (`intent`) is about.
 
-    A `TaskError` becomes an error decision.
+    A move is a decision, and the change that a commit makes for it. A `TaskError` becomes an error
+    decision.
     """
     try:
         if intent.verb == "hold":
@@ -79,7 +80,10 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
 
 
 def _hold(intent: Intent, situation: Situation) -> Move:
-    """Return the move that sets a hold, or that changes nothing if it is already set."""
+    """Return the move that sets a hold, or that changes nothing if the same hold is already set.
+
+    A hold stops updates of one image, or of all images of an Application (`intent.whole`).
+    """
     new_hold = intent.hold
     old_hold = situation.state.hold if intent.whole else situation.memory.hold
     image = situation.subscription.image_at(situation.current)
@@ -108,14 +112,19 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
 
 
 def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
-    """Return what to remember about a hold: as a hold on all images, or in the image's memory."""
+    """Return the change to the state file that records a hold, either on all of the Application's
+    images or only on this one.
+
+    `memory` is what else the state file remembers about the image.
+    """
     if intent.whole:
         return Remember(memory, hold=hold)
     return Remember(replace(memory, hold=hold))
 
 
 def _release(intent: Intent, situation: Situation) -> Move:
-    """Return the move that ends a hold.
+    """Return the move that ends a hold. It also writes the build that the hold kept back (the
+    deferred build), unless `intent.discard` is set.
 
     Raises `TargetError` if only one image is to be released from a hold on all images.
     """
@@ -127,7 +136,9 @@ def _release(intent: Intent, situation: Situation) -> Move:
         raise TargetError(f"the whole Application is {hold_text(hold_on_all)}", hint=hint)
 
     lifts_hold_on_all = intent.whole and situation.state.hold is not None
-    has_effect = memory.hold or memory.deferred or lifts_hold_on_all
+    has_own_hold = memory.hold is not None
+    has_deferred_build = memory.deferred is not None
+    has_effect = has_own_hold or has_deferred_build or lifts_hold_on_all
     if not has_effect:
         verdict = Verdict("unchanged", "same", _nothing_to_release(situation))
         return Move(situation.decision(image, verdict))
@@ -137,7 +148,7 @@ def _release(intent: Intent, situation: Situation) -> Move:
 
 
 def _release_without_build(situation: Situation, image: Image, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and discards the deferred build.
+    """Return the move that ends a hold, and discards the build that the hold kept back, if any.
 
     `lifted` says whether a hold on all of the Application's images ends.
     """
@@ -151,10 +162,11 @@ def _release_without_build(situation: Situation, image: Image, *, lifted: bool) 
 
 
 def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> Move:
-    """Return the move that ends a hold, and writes the deferred build if the rules still admit
-    it.
+    """Return the move that ends a hold, and writes the build that the hold kept back (`deferred`)
+    if the rules still admit it.
 
-    `lifted` says whether a hold on all of the Application's images ends.
+    If the build cannot be checked, the hold stays. `lifted` says whether a hold on all of the
+    Application's images ends.
     """
     # Decide about the deferred build as if there were no hold.
     memory = released(situation.memory)
@@ -162,17 +174,19 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
     situation_without_hold = replace(situation, memory=memory, state=state)
     offer = deferred_offer(situation.subscription, deferred)
     move = weigh(situation_without_hold, offer)
-    judged = move.decision.judged
-    if judged.verdict == "error":  # the hold stays until the release is retried
-        because = f"not released: {deferred.version} is waiting, and {judged.because}"
-        return move.without_effect(replace(judged, because=because))
+    judgement = move.decision.judged
+    if judgement.verdict == "error":  # the hold stays until the release is retried
+        because = f"not released: {deferred.version} is waiting, and {judgement.because}"
+        return move.without_effect(replace(judgement, because=because))
 
-    if move.hold and move.hold.is_freeze:  # the build still waits
-        because = f"still {judged.because}; {_NO_END}"
+    is_frozen = move.hold is not None and move.hold.is_freeze
+    if is_frozen:  # the build still waits
+        because = f"still {judgement.because}; {_NO_END}"
         if situation.hold and situation.hold != move.hold:  # a different hold ends
             because = f"{_released_text(situation)}; {because}"
     else:
-        because = f"{_released_text(situation)}; {deferred.version} was waiting: {judged.because}"
+        start = _released_text(situation)
+        because = f"{start}; {deferred.version} was waiting: {judgement.because}"
     decision = with_reason(move.decision, because)
     if move.remember and move.remember.memory is not None:
         memory = move.remember.memory
@@ -195,29 +209,35 @@ def _nothing_to_release(situation: Situation) -> str:
 
 
 def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that writes the earlier version, and sets a hold if the intent has one."""
+    """Return the move that writes an earlier version (the rollback's destination), and sets a hold
+    if the intent has one.
+
+    If the intent is only for a failed version that Git no longer has, nothing is rolled back.
+    """
     if intent.failed and not _git_still_has(intent.failed, situation):
         return _only_remember_failure(intent.failed, situation, snapshot)
 
     destination = _destination(intent, situation, snapshot)
-    to = destination.reading
+    reading_to_write = destination.reading
     in_git = situation.in_git
-    steps_requested = intent.to if _steps_back(intent.to) else ""
-    already_in_git = to.version == in_git.version and in_git.sound
+    steps_requested = intent.to if _steps_back(intent.to) else ""  # such as "3-back"
+    already_in_git = reading_to_write.version == in_git.version and in_git.sound
     if already_in_git:
         memory = situation.memory
-        verdict = _unchanged_verdict(to, steps_requested)
+        verdict = _unchanged_verdict(reading_to_write, steps_requested)
     else:
-        memory = rolled_back(situation.memory, in_git, to, destination.passed, steps_requested)
+        memory = rolled_back(
+            situation.memory, in_git, reading_to_write, destination.passed, steps_requested
+        )
         verdict = _rollback_verdict(destination, situation)
 
-    image = situation.subscription.image_at(to)
+    image = situation.subscription.image_at(reading_to_write)
     decision = replace(situation.decision(image, verdict), unchecked=destination.doubt)
     remember = None if already_in_git else Remember(memory)
     move = Move(decision, remember=remember, rolled_back=not already_in_git)
     if intent.hold:
-        hold = _hold_with_reason(intent.hold, intent, situation.subscription, to)
-        return _with_new_hold(move, memory, hold, intent, situation)
+        hold = _hold_with_reason(intent.hold, intent, situation.subscription, reading_to_write)
+        return _rollback_with_hold(move, memory, hold, intent, situation)
 
     old_hold = holding(situation.state, situation.memory, situation.terms.now)
     if old_hold:
@@ -226,25 +246,26 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     return move
 
 
-def _with_new_hold(
+def _rollback_with_hold(
     move: Move,
     memory: Memory,
     hold: Hold,
     intent: Intent,
     situation: Situation,
 ) -> Move:
-    """Return a rollback's move, changed so that it also sets a hold.
+    """Return a rollback's move, changed so that it also sets `hold`, which stops later updates.
 
-    `memory` is the image's memory after the rollback. If Git already has the version and the hold,
-    nothing is written.
+    `memory` is what the state file will remember about the image after the rollback. If Git already
+    has both the version and the hold, only the reason changes.
     """
     because = f"{move.decision.because}; {_held_until_released(hold, situation)}"
-    move = replace(move, decision=with_reason(move.decision, because))
+    move_with_reason = replace(move, decision=with_reason(move.decision, because))
     old_hold = situation.state.hold if intent.whole else memory.hold
-    is_already_held = _same_hold(active(old_hold, situation.terms.now), hold)
-    if is_already_held and not move.rolled_back:
-        return move
-    return replace(move, remember=_memory_with_hold(intent, memory, hold))
+    has_same_hold = _same_hold(active(old_hold, situation.terms.now), hold)
+    is_version_in_git = not move.rolled_back
+    if has_same_hold and is_version_in_git:
+        return move_with_reason
+    return replace(move_with_reason, remember=_memory_with_hold(intent, memory, hold))
 
 
 def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
@@ -265,7 +286,7 @@ def _rollback_verdict(destination: RollbackDestination, situation: Situation) ->
 
 
 def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading) -> Hold:
-    """Return a rollback's hold. If it has no reason, the rollback itself becomes the reason."""
+    """Return a rollback's hold. If it has no reason, the rollback to `to` becomes the reason."""
     if hold.reason:
         return hold
     if intent.failed:
@@ -278,16 +299,15 @@ def _hold_with_reason(hold: Hold, intent: Intent, sub: Subscription, to: Reading
 
 
 def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapshot) -> Move:
-    """Return the move that keeps the version in Git, and remembers that an image failed.
-
-    The failure is only remembered if Git had the failed version before.
+    """Return the move that keeps the version in Git, and remembers in the state file that `image`
+    failed, if Git had this image before.
     """
     because = f"nothing to undo: Git now has {situation.in_git.version or 'no version'}"
     remember = None
-    for earlier, _was_synced in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
-        if _is_version(image, earlier.tag, earlier.digest):
-            remember = _record_of_failure(earlier.version, situation)
-            because = f"{because}{_warning_if_unrecorded(earlier.version, situation)}"
+    for failed_reading, _was_synced in _earlier_readings(situation, snapshot, TEXTS_FOR_A_TAG):
+        if _is_version(image, failed_reading.tag, failed_reading.digest):
+            remember = _record_of_failure(failed_reading.version, situation)
+            because = f"{because}{_warning_if_unrecorded(failed_reading.version, situation)}"
             break
     verdict = Verdict("unchanged", "same", because)
     decision = situation.decision(situation.subscription.image_at(situation.current), verdict)
@@ -295,17 +315,20 @@ def _only_remember_failure(image: Image, situation: Situation, snapshot: Snapsho
 
 
 def _git_still_has(image: Image, situation: Situation) -> bool:
-    """Return whether Git still has this version. If both have a digest, digests decide."""
+    """Return whether Git still has the version of this image. If both have a digest, only the
+    digests are compared.
+    """
     in_git = situation.in_git
     digest = in_git.digest
     last_written = situation.memory.written
+    # The state file may know the digest of a tag that is in Git without one.
     if not digest and last_written and last_written.tag == in_git.tag:
         digest = last_written.digest or last_written.image_digest
     return _is_version(image, in_git.tag, digest)
 
 
 def _is_version(image: Image, tag: str, digest: str) -> bool:
-    """Return whether an image has this version. If both have a digest, digests decide."""
+    """Return whether an image has this tag, or this digest if both have a digest."""
     if image.digest and digest:
         return image.digest == digest
     return bool(image.tag) and image.tag == tag
@@ -314,7 +337,8 @@ def _is_version(image: Image, tag: str, digest: str) -> bool:
 def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snapshot) -> Move:
     """Return the move that rolls back an update whose rollout failed (`undone`).
 
-    It changes nothing if Git has changed since, or if someone else holds the image.
+    If Git has changed since that update, only its failure is remembered. If someone else has put
+    the image on hold (which stops updates), nothing is changed.
     """
     image = undone.candidate
     if not same(image, situation.current):
@@ -334,13 +358,15 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
         return Move(situation.decision(image, Verdict("defer", "held", hold_text(hold))))
 
     destination = _destination_of_undo(undone, situation, snapshot)
-    to = destination.reading
-    memory = rolled_back(situation.memory, situation.in_git, to, destination.passed, "")
+    reading_to_write = destination.reading
+    memory = rolled_back(
+        situation.memory, situation.in_git, reading_to_write, destination.passed, ""
+    )
     because = f"rolled back from {image.version}"
     if intent.hold:
         because = f"{because}; {hold_text(intent.hold)}"
     verdict = Verdict("update", "admitted", because)
-    decision = situation.decision(situation.subscription.image_at(to), verdict)
+    decision = situation.decision(situation.subscription.image_at(reading_to_write), verdict)
     return Move(
         decision,
         remember=Remember(replace(memory, hold=intent.hold)),
@@ -349,18 +375,19 @@ def _undo(intent: Intent, undone: Decision, situation: Situation, snapshot: Snap
 
 
 def _record_of_failure(version: str, situation: Situation) -> Remember | None:
-    """Return the memory that this version failed, so that later rollbacks do not return to it.
+    """Return the change to the state file that records that this version failed, so that later
+    rollbacks do not return to it.
 
-    Return None if that is already known or cannot be remembered.
+    Return None if that is already recorded or cannot be recorded.
     """
-    if _is_known_as_bad(version, situation) or _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or _is_merged_by_people(situation.subscription):
         return None
     return Remember(noted_failure(situation.memory, version), notes=True)
 
 
 def _warning_if_unrecorded(version: str, situation: Situation) -> str:
     """Return the warning if the failure of this version cannot be remembered."""
-    if _is_known_as_bad(version, situation) or not _by_request(situation.subscription):
+    if _is_known_as_bad(version, situation) or not _is_merged_by_people(situation.subscription):
         return ""
     return f"; the failure of {version} cannot be remembered, so a later rollback may return to it"
 
@@ -370,60 +397,65 @@ def _is_known_as_bad(version: str, situation: Situation) -> bool:
     return version in (*situation.memory.failed, *situation.memory.replaced)
 
 
-def _by_request(sub: Subscription) -> bool:
+def _is_merged_by_people(sub: Subscription) -> bool:
     """Return whether people merge the commits. They would not merge a state file alone."""
     return sub.pull_request or bool(sub.head_template)
 
 
 def _steps_back(to: str) -> int:
-    """Return how many readings to go back, or 0 if `to` is a version."""
+    """Return how many versions to go back in Git: 1 for "previous", 3 for "3-back", and 0 if `to`
+    is a version itself.
+    """
     if to == "previous":
         return 1
-    match = BACK.fullmatch(to)  # such as "3-back"
+    match = BACK.fullmatch(to)
     return int(match[1]) if match else 0
 
 
 def _destination_of_undo(
     undone: Decision, situation: Situation, snapshot: Snapshot
 ) -> RollbackDestination:
-    """Return the destination after a failed update (`undone`).
+    """Return what to restore after an update whose rollout failed (`undone`).
 
-    It is the version before the update. If that is known as bad, or if Argo CD's history is known,
-    it is the last good version.
+    This is the version before the update, unless that version is known as bad, or Argo CD's history
+    of syncs is known. Then it is the last good version in Git, if there is one.
     """
-    before_update = undone.current
-    is_bad = _is_known_as_bad(before_update.version, situation)
-    if is_bad or situation.facts.synced(situation.subscription):
+    reading_before_update = undone.current
+    is_known_as_bad = _is_known_as_bad(reading_before_update.version, situation)
+    prefers_last_good = is_known_as_bad or bool(situation.facts.synced(situation.subscription))
+    if prefers_last_good:
         with suppress(TargetError):  # the previous reading may be from a different file
             return _last_good_destination(situation, snapshot)
-    return RollbackDestination(before_update)
+    return RollbackDestination(reading_before_update)
 
 
 def _destination(intent: Intent, situation: Situation, snapshot: Snapshot) -> RollbackDestination:
-    """Return the destination that `--to` requests, or the last good one."""
+    """Return what a rollback restores: what `--to` requests, or the last good version."""
     if intent.to:
         return _requested_destination(intent, situation, snapshot)
     return _last_good_destination(situation, snapshot)
 
 
 def _last_good_destination(situation: Situation, snapshot: Snapshot) -> RollbackDestination:
-    """Return the destination when the current reading failed.
+    """Return the last good version in Git as the destination of a rollback.
 
-    It is the last reading that was not rolled back. If Argo CD's history is known, a reading that
-    was synced successfully is preferred. Raises `TargetError` if there is no such reading.
+    A version is good if it did not fail and was not rolled back. If Argo CD's history is known, a
+    good version that was synced successfully is preferred. Raises `TargetError` if there is no good
+    version.
     """
     in_git = situation.in_git
     synced_commits = situation.facts.synced(situation.subscription)
+    is_history_known = bool(synced_commits)
     newest_unsynced: RollbackDestination | None = None
-    passed: list[str] = []
+    passed_versions: list[str] = []
     for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced_commits):
         if _is_good(earlier, situation):
-            destination = RollbackDestination(earlier, tuple(passed))
-            if was_synced or not synced_commits:
+            destination = RollbackDestination(earlier, tuple(passed_versions))
+            if was_synced or not is_history_known:
                 return destination
             if newest_unsynced is None:
                 newest_unsynced = destination
-        passed.append(earlier.version)
+        passed_versions.append(earlier.version)
     if newest_unsynced:
         return newest_unsynced
     name = situation.subscription.entry.image.name
@@ -447,31 +479,32 @@ def _requested_destination(
     situation: Situation,
     snapshot: Snapshot,
 ) -> RollbackDestination:
-    """Return the destination that `--to` requests.
+    """Return the version that `--to` requests, as the destination of a rollback.
 
-    Raises `TargetError` if Git's history is too short, and `UsageError` if neither Git nor the
-    registry has the tag.
+    `--to` is a version, such as `v1.2`, or a number of steps, such as `3-back`. Raises
+    `TargetError` if Git's history is too short for the steps, and `UsageError` if neither Git nor
+    the registry has the version.
     """
     if _is_at_destination(intent, situation):
         return RollbackDestination(situation.in_git)
 
-    steps = _steps_back(intent.to)
+    steps = _steps_back(intent.to)  # 0 for a version
     most = MOST_TEXTS if steps else TEXTS_FOR_A_TAG
-    passed: list[str] = []
+    passed_versions: list[str] = []
     for earlier, _was_synced in _earlier_readings(situation, snapshot, most):
         if steps:
-            is_requested = len(passed) + 1 == steps
+            is_requested = len(passed_versions) + 1 == steps
         else:
             is_requested = intent.to in (earlier.version, earlier.tag)
         if is_requested:
-            return RollbackDestination(earlier, tuple(passed))
-        passed.append(earlier.version)
+            return RollbackDestination(earlier, tuple(passed_versions))
+        passed_versions.append(earlier.version)
     if not steps:
-        return _destination_from_registry(intent, situation, passed)
+        return _destination_from_registry(intent, situation, passed_versions)
 
     history = "no earlier version"
-    if passed:
-        history = f"only {counted(len(passed), 'earlier version')}"
+    if passed_versions:
+        history = f"only {counted(len(passed_versions), 'earlier version')}"
     raise TargetError(
         f"Git's history has {history} of {situation.subscription.entry.image.name}",
         hint="specify the tag: --to TAG",
@@ -480,7 +513,7 @@ def _requested_destination(
 
 
 def _is_at_destination(intent: Intent, situation: Situation) -> bool:
-    """Return whether Git is already at the destination."""
+    """Return whether Git already has the version that `--to` requests."""
     in_git = situation.in_git
     last_rollback = situation.memory.rollback
     # A job that runs again must not go back further: Git already has its destination.
@@ -494,12 +527,13 @@ def _is_at_destination(intent: Intent, situation: Situation) -> bool:
 def _destination_from_registry(
     intent: Intent,
     situation: Situation,
-    passed: Sequence[str],
+    versions_in_history: Sequence[str],
 ) -> RollbackDestination:
-    """Return the tag or digest in `--to`, which is not in Git's history, as the destination.
+    """Return the version in `--to`, which is not in Git's history, as the destination.
 
-    `passed` has the versions in Git's history, used to suggest corrections. Raises `UsageError` if
-    the registry does not have the version.
+    If the registry cannot be queried, the destination has a warning (`doubt`). Raises `UsageError`
+    if the registry does not have the version. `versions_in_history` are used to suggest
+    corrections.
     """
     to = intent.to
     reading = _reading_of_version(to)
@@ -515,18 +549,19 @@ def _destination_from_registry(
 
     if answer is None:
         why = "the registry is not queried (--registry-check never)"
-        return RollbackDestination(reading, doubt=_doubt_about(to, why, passed))
+        return RollbackDestination(reading, doubt=_doubt_about(to, why, versions_in_history))
     if answer.error:
         # The registry may be down, but an unreadable local file is the user's mistake.
         if situation.terms.check == "always" or stops_in_any_mode(answer.error):
             raise answer.error
-        return RollbackDestination(reading, doubt=_doubt_about(to, answer.error.message, passed))
+        doubt = _doubt_about(to, answer.error.message, versions_in_history)
+        return RollbackDestination(reading, doubt=doubt)
     if not answer.exists:
         raise UsageError(
             f"{image.reference} is neither in the registry nor in the last {TEXTS_FOR_A_TAG}"
             f" versions of {situation.in_git.file}",
             hint=(
-                f"{_suggestion(to, passed)}select one image with --alias ALIAS, "
+                f"{_suggestion(to, versions_in_history)}select one image with --alias ALIAS, "
                 "or roll back to the tag anyway with --unknown-tag"
             ),
         )
@@ -543,15 +578,15 @@ def _reading_of_version(version: str) -> Reading:
     return Reading(tag=tag, digest=digest)
 
 
-def _doubt_about(to: str, why: str, passed: Sequence[str]) -> Trouble:
-    """Return the warning that the destination might not exist, and `why` that is unknown.
+def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Trouble:
+    """Return the warning that the version `to` might not exist. `why` says why that is unknown.
 
-    `passed` has the versions in Git's history, used to suggest corrections.
+    `versions_in_history` are used to suggest corrections.
     """
-    history = ", ".join(passed[:MOST_SHOWN])
+    history = ", ".join(versions_in_history[:MOST_SHOWN])
     hint = f"this file's history has {history}" if history else "check it in the registry"
     message = f"{to} might not exist: it is not in Git's history, and {why}"
-    return Trouble.warning("registry", message, f"{_suggestion(to, passed)}{hint}")
+    return Trouble.warning("registry", message, f"{_suggestion(to, versions_in_history)}{hint}")
 
 
 def _suggestion(to: str, versions: Sequence[str]) -> str:
@@ -575,21 +610,22 @@ def _earlier_readings(
     most: int,
     synced: Collection[str] = (),
 ) -> Iterator[tuple[Reading, bool]]:
-    """Yield the target's readings before the current one in Git, newest first.
+    """Yield each earlier version of the image in Git, newest first, as a reading of the target, and
+    whether one of the `synced` commits had this version.
 
-    Successive readings with the same version are one reading. With each, yield whether one of the
-    `synced` commits had it. At most `most` versions of the file are read from Git, one by one.
+    Successive commits with the same version count as one. At most `most` versions of the file are
+    read from Git, one by one.
     """
-    all_readings = _readings_of_all_versions(situation, snapshot, most, synced)
-    groups = groupby(all_readings, key=lambda at_commit: at_commit.reading.version)
-    for number, (version, same_version) in enumerate(groups):
-        newest = next(same_version)
+    readings_at_commits = _readings_of_all_versions(situation, snapshot, most, synced)
+    groups = groupby(readings_at_commits, key=lambda at_commit: at_commit.reading.version)
+    for number, (version, commits_with_version) in enumerate(groups):
+        newest = next(commits_with_version)
         is_current = number == 0 and version == situation.in_git.version
         if is_current:
             continue
         was_synced = False
-        if synced:
-            commits = [newest.commit, *(older.commit for older in same_version)]
+        if synced:  # otherwise, the file's older versions need not be read here
+            commits = [newest.commit, *(older.commit for older in commits_with_version)]
             was_synced = any(commit in synced for commit in commits)
         yield newest.reading, was_synced
 
@@ -598,17 +634,19 @@ def _readings_of_all_versions(
     situation: Situation,
     snapshot: Snapshot,
     most: int,
-    marked: Collection[str],
+    preferred_commits: Collection[str],
 ) -> Iterator[_ReadingAtCommit]:
-    """Yield the target's reading in each version of its file, newest first.
+    """Yield the image's version (a reading of the target) in each version of the target's file in
+    Git, newest first, with a commit that has this file.
 
-    If one of the `marked` commits has a version, it is yielded with that version. Otherwise, the
-    newest commit is.
+    If several commits have the same file, one of `preferred_commits` is yielded, else the newest
+    one. Files that are broken or do not have the image are skipped. `most` limits the number of
+    files.
     """
     sub = situation.subscription
     path = situation.in_git.file
     target = target_of(sub, situation.kind, carry=situation.terms.carry)
-    for commit, text in situation.facts.earlier(path, most, marked):
+    for commit, text in situation.facts.earlier(path, most, preferred_commits):
         reading = earlier_reading(snapshot.files, target, path, text)
         if reading and reading.version:
             yield _ReadingAtCommit(commit, reading)

@@ -37,7 +37,8 @@ def _caution(sub: Subscription, message: str, hint: str, rule: str = "target") -
 
 
 def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
-    """Return a warning for each update without a current version to compare it with.
+    """Return a warning for each update that was not compared with anything, because the target has
+    no current version.
 
     The update may be to an older version.
     """
@@ -48,7 +49,9 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
     warnings = []
     for decision in decisions:
         was_target_read = decision.kind is not None
-        if decision.verdict != "update" or not was_target_read or decision.current.version:
+        is_update = decision.verdict == "update" and was_target_read
+        was_compared = decision.current.version != ""
+        if not is_update or was_compared:
             continue
         message = (
             f"{decision.candidate.name}: no current version found, so"
@@ -59,8 +62,8 @@ def first_tags(decisions: Iterable[Decision]) -> tuple[Problem, ...]:
 
 
 def without_request(decisions: Sequence[Decision], job: Job) -> tuple[Problem, ...]:
-    """Return a warning if the command line has pull request options,
-    but no Application uses pull requests.
+    """Return a warning if the command line has pull request options that have no effect, because no
+    Application uses pull requests.
 
     Only Applications whose repository was read count, because its config can enable pull requests.
     """
@@ -82,23 +85,24 @@ def not_merged(
     commits: Iterable[Commit],
     job: Job,
 ) -> tuple[Problem, ...]:
-    """Return a warning for each `hold`, `release`, or `rollback` commit
-    that is only on a head branch.
+    """Return a warning for each commit with which `hold`, `release`, or `rollback` updates an image
+    on a head branch without a pull request: it has no effect until the branch is merged.
 
     With a pull request, this is already visible.
     """
-    if job.intent is None:
+    if job.intent is None:  # the command is none of the three
         return ()
     apps_by_head: dict[str, set[str]] = {}  # for head branches without pull requests
     for decision in decisions:
         sub = decision.subscription
-        has_only_head_branch = sub.head_template and not sub.pull_request
+        has_only_head_branch = sub.head_template != "" and not sub.pull_request
         if has_only_head_branch and decision.verdict == "update":
             apps_by_head.setdefault(decision.head, set()).add(sub.application.key)
 
     warnings = []
     for commit in commits:
-        if commit.head == commit.branch or commit.head not in apps_by_head:
+        is_on_base = commit.head == commit.branch
+        if is_on_base or commit.head not in apps_by_head:
             continue
         apps = sorted(apps_by_head[commit.head])
         message = (
@@ -118,25 +122,26 @@ def file_cautions(
     image: Image,
     terms: Terms,
 ) -> tuple[Problem, ...]:
-    """Return warnings about a target's files that prevent this image, or parts of the spec,
-    from being used.
+    """Return warnings about a target's files: for example, that no source reads a values file, or
+    that the image is also at a place that is not changed.
 
     `files` are from Git or the next commit, and `image` is the subscription's image in them.
     """
     target = target_of(sub, kind, carry=terms.carry)
     warnings: list[Problem] = []
+    # elements, such as Helm parameters, that an override file changes or hides
     stray_elements: tuple[Stray, ...] = ()
-    unchanged_places: tuple[tuple[str, int], ...] = ()
+    unchanged_places: tuple[tuple[str, int], ...] = ()  # each a path and a line
     with suppress(TaskError):  # an unreadable file is already an error
         stray_elements = strays(kind, files, target)
         if image.version:
             unchanged_places = also_at(kind, files, target, image)
         if kind == "helmvalues":
-            warnings += _about_other_registry(files, sub, target)
+            warnings += _other_registry_warnings(files, sub, target)
 
-    warnings += _about_strays(stray_elements, chosen(files, target), sub)
+    warnings += _stray_warnings(stray_elements, chosen(files, target), sub)
     if kind == "kustomization":
-        warnings += _matches_nothing(files, sub, target)
+        warnings += _unmatched_entry_warnings(files, sub, target)
     if sub.neighbour and read_by_nobody(files, sub, kind):
         message = (
             f"no source of the Application reads {sub.path}, "
@@ -155,10 +160,12 @@ def file_cautions(
 _LONGEST_NAME = 100  # characters of an element's name in a warning
 
 
-def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
-    """Yield warnings about elements of other files that an override file changes or hides.
+def _stray_warnings(elements: Iterable[Stray], file: str, sub: Subscription) -> Iterator[Problem]:
+    """Yield warnings about elements, such as Helm parameters, that the override file `file` changes
+    or hides.
 
-    There is one warning for each file that the elements come from, which is named in a comment.
+    There is one warning for each origin of such elements. An element's `origin` is a comment of the
+    form `# from …`.
     """
     names_by_comment: dict[tuple[str, bool], list[str]] = {}
     for stray in elements:
@@ -186,8 +193,10 @@ def _about_strays(elements: Iterable[Stray], file: str, sub: Subscription) -> It
         yield _caution(sub, message, hint)
 
 
-def _about_other_registry(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the values have a registry other than the image's."""
+def _other_registry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning if the values file has a key for the registry, such as `image.registry`,
+    with a registry other than the image's. Otherwise, return an empty list.
+    """
     key, registry = helm_values.other_registry(files, target)
     if not key:
         return []
@@ -210,8 +219,11 @@ def cut_loose(files: Files, sub: Subscription, target: Target) -> list[Problem]:
     ]
 
 
-def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Problem]:
-    """Return a warning if the entries do not match any image in the manifests that were read."""
+def _unmatched_entry_warnings(files: Files, sub: Subscription, target: Target) -> list[Problem]:
+    """Return a warning if the kustomization's entries for the image do not match any image in the
+    manifests, so that they have no effect. Otherwise, or if the manifests' images are unknown,
+    return an empty list.
+    """
     if is_component(files, sub.path):  # its manifests are in other folders
         return []
     names_in_manifests = names_in_tree(files, sub.path)
@@ -219,7 +231,8 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
     entry_names = [entry.name for entry in entries if is_for_image(entry, target)]
     if not names_in_manifests or not entry_names:
         return []
-    if not names_in_manifests.isdisjoint(entry_names):
+    has_match = any(name in names_in_manifests for name in entry_names)
+    if has_match:
         return []
     name = entry_names[0]
     message = f"{sub.path or '/'}: no manifest has the image {name}, so its entry has no effect"
@@ -231,17 +244,19 @@ def _matches_nothing(files: Files, sub: Subscription, target: Target) -> list[Pr
 
 
 def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
-    """Return all warnings that a decision alone can cause, such as about an unchecked image or a
-    misspelled key.
+    """Return the warnings about decisions that follow from a decision alone, such as about an
+    unchecked image or a misspelled key.
+
+    They are ordered by their subject, and then as the decisions are.
     """
     checks = (
-        _is_unchecked,
-        _is_overridden,
-        _is_misspelled,
-        _is_taken_back,
-        _changes_more,
-        _makes_a_file,
-        _writes_the_other_spelling,
+        _unchecked_image_warning,
+        _overridden_refusal_warning,
+        _misspelled_key_warning,
+        _reverted_patch_warning,
+        _shared_anchor_warning,
+        _unlisted_file_warning,
+        _unread_spelling_warning,
     )
     warnings = []
     for check in checks:
@@ -252,8 +267,8 @@ def cautions(decisions: Sequence[Decision]) -> tuple[Problem, ...]:
     return tuple(warnings)
 
 
-def _is_unchecked(decision: Decision) -> Problem | None:
-    """Warn about an image whose required facts are unknown."""
+def _unchecked_image_warning(decision: Decision) -> Problem | None:
+    """Return a warning about an image whose required facts are unknown, or None."""
     doubt = decision.unchecked
     if not doubt:
         return None
@@ -261,8 +276,10 @@ def _is_unchecked(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, doubt.hint, "registry")
 
 
-def _is_overridden(decision: Decision) -> Problem | None:
-    """Warn about a refused version that another Application writes to the same entry."""
+def _overridden_refusal_warning(decision: Decision) -> Problem | None:
+    """Return a warning about a refused version that another Application writes to the same entry,
+    or None.
+    """
     if not decision.overridden_by:
         return None
     file = decision.current.file or decision.subscription.path
@@ -275,8 +292,10 @@ def _is_overridden(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, hint)
 
 
-def _is_misspelled(decision: Decision) -> Problem | None:
-    """Warn about a key in an annotation that the file does not have, if it has a similar key."""
+def _misspelled_key_warning(decision: Decision) -> Problem | None:
+    """Return a warning about a key in an annotation that the file does not have, although it has a
+    similar key. Otherwise, return None.
+    """
     if not decision.misspelled:
         return None
     file = decision.current.file or decision.subscription.path
@@ -288,16 +307,20 @@ def _is_misspelled(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, hint)
 
 
-def _is_taken_back(decision: Decision) -> Problem | None:
-    """Warn about a live Application whose owner reverts the patch."""
+def _reverted_patch_warning(decision: Decision) -> Problem | None:
+    """Return a warning about a live Application whose owner, such as an ApplicationSet, reverts the
+    patch, or None.
+    """
     if not decision.owner:
         return None
     message, hint = taken_back(decision.owner)
     return _caution(decision.subscription, message, hint)
 
 
-def _changes_more(decision: Decision) -> Problem | None:
-    """Warn about other values that an update changes because they use the same YAML anchor."""
+def _shared_anchor_warning(decision: Decision) -> Problem | None:
+    """Return a warning about other values that an update changes because they use the same YAML
+    anchor, or None.
+    """
     if not decision.shared:
         return None
     file = decision.current.file or decision.subscription.path
@@ -305,10 +328,14 @@ def _changes_more(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, "write out the value where it must not change")
 
 
-def _makes_a_file(decision: Decision) -> Problem | None:
-    """Warn about a values file that an update creates, but that no source lists."""
+def _unlisted_file_warning(decision: Decision) -> Problem | None:
+    """Return a warning about a values file that an update creates, but that no source lists, or
+    None.
+    """
     file = decision.created
-    if not file or _is_listed(file, decision.subscription.application.sources):
+    if not file:
+        return None
+    if _is_listed_by_source(file, decision.subscription.application.sources):
         return None
     message = (
         f"{file} does not exist and will be created, but no source of the Application lists it in"
@@ -321,13 +348,14 @@ def _makes_a_file(decision: Decision) -> Problem | None:
     return _caution(decision.subscription, message, hint)
 
 
-def _writes_the_other_spelling(decision: Decision) -> Problem | None:
-    """Warn about an override file that Argo CD does not read.
+def _unread_spelling_warning(decision: Decision) -> Problem | None:
+    """Return a warning about an override file whose name Argo CD does not read, or None.
 
     Argo CD reads only one name, which depends on the control plane's namespace.
     """
     file = decision.current.file
-    if not file or file not in decision.subscription.fallbacks:
+    has_unread_name = file != "" and file in decision.subscription.fallbacks
+    if not has_unread_name:
         return None
     message = (
         f"{file} is used because only this name exists in Git, but Argo CD only reads"
@@ -347,7 +375,7 @@ def taken_back(owner: str) -> tuple[str, str]:
     return message, hint
 
 
-def _is_listed(path: str, sources: Iterable[Source]) -> bool:
+def _is_listed_by_source(path: str, sources: Iterable[Source]) -> bool:
     """Return whether a source lists this values file in its own Helm section."""
     for source in sources:
         for name in ("values.yaml", *source.value_files):

@@ -77,11 +77,14 @@ _STATES = ".image-update"  # the folder of all state files
 
 
 def places(ask: Ask) -> tuple[Place, ...]:
-    """Return the places that a snapshot must contain to decide about `ask`."""
+    """Return the places (paths in Git) that must be read to decide about an ask.
+
+    An ask is one image of one Application, with the builds that are offered for it.
+    """
     sub = ask.subscription
-    has_head_branch = sub.head_template or sub.pull_request
+    has_head_branch = sub.pull_request or sub.head_template != ""
     needed = list(target_places(sub))
-    if has_head_branch:  # updates of the siblings may wait on it
+    if has_head_branch:  # updates of the Application's other images may wait on the same branch
         for sibling in ask.siblings:
             needed += target_places(sibling)
     return (*dict.fromkeys(needed), Place(state_path(sub)))
@@ -97,18 +100,20 @@ def state_path(sub: Subscription) -> str:
 
 
 def state_path_in(folder: str, app: str) -> str:
-    """Return the state file path of an Application (`namespace/name`) with its first write-back
-    file in this folder.
+    """Return the path of an Application's state file, such as
+    `.image-update/apps/argocd_web.state`.
 
-    If the name or the path would be too long for file systems, it contains a hash.
+    `folder` is the folder of the Application's first write-back file, here `apps`. `app` is
+    `namespace/name`, here `argocd/web`. A name or path that is too long for file systems is
+    shortened, with a hash.
     """
     namespace, _, app_name = app.partition("/")
     name = f"{namespace}_{app_name}".replace("/", "_")
     if size(f"{name}.state") > LONGEST_NAME:
         name = f"{name[:50]}-{_digest(name)}"
 
-    # `.image-update/config` is the repository's config. `.image-update/waiting` has the lists of
-    # head branches. So a folder with one of these names gets a different one.
+    # `.image-update/config` is the repository's config, and `.image-update/waiting` has the lists
+    # of head branches. So a folder named `config` or `waiting` gets a different name here.
     top_folder, slash, subfolders = folder.partition("/")
     if top_folder.casefold() in ("config", "waiting"):
         folder = f"{top_folder}-folder{slash}{subfolders}"
@@ -130,27 +135,31 @@ def is_state_path(path: str) -> bool:
 
 
 def states_of(snapshot: Snapshot, sub: Subscription) -> Mapping[str, State]:
-    """Return the Application's states by write-back file, including those on the memory branch.
+    """Return the Application's states, by write-back file.
 
-    If commits go directly to the base, only the memory branch's holds apply (see `stricter_only`).
-    Raises `TargetError` if a state file is unreadable.
+    A state is the Application's hold, and what is remembered about each of its images. The states
+    on the base branch are combined with those on the memory branch. If commits go directly to the
+    base, only the memory branch's holds apply (see `stricter_only`). Raises `TargetError` if a
+    state file is unreadable.
     """
-    on_base = own_states(snapshot.files, state_path(sub))
+    states_on_base = own_states(snapshot.files, state_path(sub))
     if not snapshot.memory_files:
-        return on_base
-    on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
-    has_head_branch = sub.pull_request or sub.head_template
+        return states_on_base
+    states_on_memory_branch = own_states(snapshot.memory_files, state_path(sub))
+    has_head_branch = sub.pull_request or sub.head_template != ""
     combine = merged if has_head_branch else stricter_only
-    states = dict(on_base)
-    for file, state in on_memory_branch.items():
-        states[file] = combine(on_base.get(file, NOTHING), state)
-    return states
+    combined_states = dict(states_on_base)
+    for file, state in states_on_memory_branch.items():
+        combined_states[file] = combine(states_on_base.get(file, NOTHING), state)
+    return combined_states
 
 
 def own_states(files: Files, path: str) -> Mapping[str, State]:
-    """Return the states in a state file, by write-back file. A missing or empty file has none.
+    """Return the states in the state file at `path`, by write-back file, or {} if the state file is
+    missing or empty.
 
-    Raises `TargetError` if it is unreadable.
+    A state has holds, and what is remembered about images. Raises `TargetError` if the state file
+    is unreadable.
     """
     if path not in files:
         return {}
@@ -175,10 +184,11 @@ def state_of(snapshot: Snapshot, sub: Subscription) -> State:
 
 
 def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) -> str:
-    """Return the state file's key for the subscription's target: an existing key if one matches,
-    else the file's path. The key of the repository's root is ".".
+    """Return the key under which the state file has the state of the subscription's target.
 
-    A kustomization's key is the path of its file or its folder. For manifests, it is their folder.
+    It is a path, such as `apps/web/values-prod.yaml`, or "." for the repository's root. A key that
+    `states` already has is preferred. A kustomization's key is the path of its file or its folder.
+    For manifests, it is their folder.
     """
     if sub.target == "kustomization":
         file_names = [name for name, kind in SIGNS.items() if kind == "Kustomize"]
@@ -205,8 +215,8 @@ def questions_to_ask(
     """Return what must be looked up before deciding about these asks: the pairs of source commits
     to compare, and the questions to the registries.
 
-    An ask needs neither if the rules settle it without Git, or if it can only become an error
-    because a file in Git is unreadable.
+    An ask is one image of one Application, with the builds that are offered for it. Nothing is
+    looked up for an ask that is decided without Git, or whose files in Git are unreadable.
     """
     commit_pairs: dict[Commits, None] = {}  # a dict keeps the order and drops repetitions
     needed_facts: list[tuple[Question, Fact]] = []
@@ -216,9 +226,8 @@ def questions_to_ask(
         builds = (terms.build, *ask.builds_of(terms))
         has_commit = any(build.commit for build in builds)
         may_query_registry = may_ask(sub, terms.check)
-        if not has_commit and not may_query_registry:
-            continue
-        if settled_without_git(ask, terms):
+        needs_nothing = not has_commit and not may_query_registry
+        if needs_nothing or settled_without_git(ask, terms):
             continue
         try:
             state = state_of(snapshot, sub)
@@ -249,12 +258,14 @@ MOST_COMPARED = 30  # builds of one image to compare by commit; the rest are com
 def _commits_to_compare(ask: Ask, memory: Memory, terms: Terms) -> Iterator[Commits]:
     """Yield the pairs of source commits to compare: each build's commit with those of the
     remembered builds and of the ask's other builds.
+
+    The remembered builds are the newest one that was written, and the one that a hold kept back.
     """
-    remembered = [version.build for version in (memory.written, memory.deferred) if version]
+    remembered_builds = [version.build for version in (memory.written, memory.deferred) if version]
     builds = list(dict.fromkeys(ask.builds_of(terms))) or [terms.build]
     for number, build in enumerate(builds):
-        earlier_builds = builds[:number][:MOST_COMPARED]
-        for other_build in (*remembered, *earlier_builds):
+        builds_before = builds[:number]  # so that each pair appears only once
+        for other_build in (*remembered_builds, *builds_before[:MOST_COMPARED]):
             pair = commits(build, other_build)
             if pair:
                 yield pair
@@ -266,8 +277,10 @@ def facts_needed_by_ask(
     memory: Memory,
     terms: Terms,
 ) -> list[tuple[Question, Fact]]:
-    """Return the facts needed about an ask's images and its deferred build,
-    except for images that the rules refuse anyway.
+    """Return the facts to look up about an ask's images, except for images that the rules refuse
+    anyway. Each fact is returned with the question that asks for it.
+
+    A build that a hold kept back (`memory.deferred`) is one of these images.
     """
     sub = ask.subscription
     builds = ask.builds_of(terms)
@@ -284,7 +297,8 @@ def facts_needed_by_ask(
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
     """Return the decision about an ask if it does not depend on Git, else None.
 
-    Until the repository's config is read, its `tagOrder` may still admit a tag that is not a
+    An ask is one image of one Application, with the builds that are offered for it. Until the
+    repository's config is read (`config_read`), its `tagOrder` may still admit a tag that is not a
     version.
     """
     if ask.intent:
@@ -318,14 +332,15 @@ def failed_asks(
     *,
     config_read: bool = True,
 ) -> Outcome:
-    """Return an error decision for each ask.
+    """Return a decision for each ask: `error` if the decision depends on Git, else the decision
+    that the rules make without Git.
 
-    Asks that the rules refuse without Git stay refused.
+    An ask is one image of one Application, with the builds that are offered for it.
     """
     decisions = []
     for ask in asks:
-        settled = settled_without_git(ask, terms, config_read=config_read)
-        decisions.append(settled or error_decision(ask.subscription, ask.offered, error))
+        early_decision = settled_without_git(ask, terms, config_read=config_read)
+        decisions.append(early_decision or error_decision(ask.subscription, ask.offered, error))
     return Outcome(tuple(decisions))
 
 
@@ -361,25 +376,29 @@ def situation_of(
     memory = state.images.get(key_of(sub), Memory())
     current = current_reading(snapshot, sub, kind, in_git)
     return Situation(
-        sub,
-        snapshot.branch,
-        kind,
-        current,
-        in_git,
-        state,
-        memory,
-        terms,
-        facts,
+        subscription=sub,
+        branch=snapshot.branch,
+        kind=kind,
+        current=current,
+        in_git=in_git,
+        state=state,
+        memory=memory,
+        terms=terms,
+        facts=facts,
     )
 
 
 def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts()) -> Move:
-    """Return the move for one ask."""
+    """Return the move for one ask: the decision, and the change that a commit makes for it.
+
+    An ask is one image of one Application, with the builds that are offered for it. If a file in
+    `snapshot` cannot be used, the decision is an error.
+    """
     sub = ask.subscription
     terms = ask.terms(terms)
-    settled = settled_without_git(ask, terms)
-    if settled:
-        return Move(_with_version_in_git(settled, snapshot, terms))
+    early_decision = settled_without_git(ask, terms)
+    if early_decision:
+        return Move(_with_version_in_git(early_decision, snapshot, terms))
 
     kind: TargetKind | None = None
     try:
@@ -401,10 +420,10 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
 
 
 def _unchanged_outside_git(move: Move) -> Move:
-    """Return an unchanged move with the reason that Git does not set the version.
+    """Return the move with the reason why nothing changes although the target in Git has no
+    version.
 
-    Instead, the rules compared the image with the running image, or with the Application's own
-    sources.
+    The running image, or the Application's own sources, already have the offered version.
     """
     if move.subscription.application.live:
         already = "the live image is already"
@@ -414,16 +433,18 @@ def _unchanged_outside_git(move: Move) -> Move:
     return Move(with_reason(move.decision, because), move.build)
 
 
-def _with_version_in_git(settled: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
-    """Add the version in Git, if readable, to a decision that does not depend on Git."""
-    sub = settled.subscription
-    settled = replace(settled, branch=snapshot.branch, head=snapshot.branch)
+def _with_version_in_git(decision: Decision, snapshot: Snapshot, terms: Terms) -> Decision:
+    """Return the decision with the snapshot's branch, and with the current version if it is
+    readable.
+    """
+    sub = decision.subscription
+    decision = replace(decision, branch=snapshot.branch, head=snapshot.branch)
     try:
         kind = resolve(sub, snapshot)
         current = current_reading(snapshot, sub, kind, reading(snapshot, sub, terms))
-        return replace(settled, current=current, kind=kind)
-    except TaskError:
-        return settled
+        return replace(decision, current=current, kind=kind)
+    except TaskError:  # the decision does not depend on Git
+        return decision
 
 
 def current_reading(
@@ -432,8 +453,10 @@ def current_reading(
     kind: TargetKind,
     in_git: Reading,
 ) -> Reading:
-    """Return the image in the target, else the running image, else the image in the Application's
-    own sources. In any case, the file is the target's.
+    """Return the image in the target (`in_git`), else the running image, else the image in the
+    Application's own sources.
+
+    The result's `file` is always the target's.
     """
     if in_git.version:
         return in_git
@@ -450,12 +473,12 @@ def missing_places(
     *,
     whole: bool = False,
 ) -> tuple[Place, ...]:
-    """Return more places to read: those with the current version, and those that may hide the
-    target.
+    """Return the places (paths in Git) that must be read in addition to the target's.
 
-    A kustomization's overlays may hide it. If neither the target nor a status has a version, the
-    Application's own sources are needed. These places may refer to further ones. `whole` returns
-    everything that a kustomization includes, for `lint`.
+    For a kustomization, these are its overlays, which may hide the target. `whole` asks for them
+    even if the target is the source's own folder. If neither the target nor the Application's
+    status has a version, the Application's own sources are needed, too. These places may refer to
+    further ones.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -478,8 +501,8 @@ MOST_TRIED = 5  # builds to verify if the proofs of newer builds are refused
 def choose(situation: Situation, ask: Ask) -> Move:
     """Return the move for the newest offer that the rules admit, else the first refusal.
 
-    The offers are the tags of one build, or several events, each with its own build. A deferred
-    build is one of them once its hold has ended.
+    An offer is an image with its build. The ask has an offer for each tag of one build, or for
+    each event. A build that a hold kept back is one more offer once the hold has ended.
     """
     offers = _offers_of(ask, situation.terms)
     tries = MOST_TRIED if ask.events else 0
@@ -493,12 +516,14 @@ def choose(situation: Situation, ask: Ask) -> Move:
     offer_of_deferred = deferred_offer(situation.subscription, deferred)
     decision = weigh(situation, offer_of_deferred).decision
     if decision.verdict == "error":
-        return _still_deferring(best, deferred, decision.because)
+        return _move_keeping_deferred(best, deferred, decision.because)
     return _best([*offers, offer_of_deferred], situation, tries=MOST_TRIED)
 
 
 def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
-    """Return an offer for each event, or for each tag if the images do not come from events."""
+    """Return an offer (an image with its build) for each of the ask's events. Without events,
+    return one for each of its candidates.
+    """
     if ask.events:
         return [Offer(event.image, event.build, origin=event.origin) for event in ask.events]
     promoted = terms.promoted
@@ -506,10 +531,11 @@ def _offers_of(ask: Ask, terms: Terms) -> list[Offer]:
     return [Offer(image, terms.build, pinned=pinned, promoted=promoted) for image in ask.candidates]
 
 
-def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
-    """Return the move, changed so that its memory keeps the deferred build.
+def _move_keeping_deferred(move: Move, deferred: Written, error: str) -> Move:
+    """Return the move, changed so that the state file still remembers the deferred build.
 
-    That build could not be checked because of `error`, so the next run has to check it again.
+    A hold had kept that build back. It could not be checked now because of `error`, so the next run
+    has to check it again.
     """
     if not move.updates or move.remember is None or move.remember.memory is None:
         return move
@@ -523,10 +549,11 @@ def _still_deferring(move: Move, deferred: Written, error: str) -> Move:
 
 
 def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
-    """Return the best move among the offers.
+    """Return the best of the moves for these offers.
 
-    The best move's `otherwise` is the next best move, and so on, `tries` times. `verified` uses it
-    if the best move's proof is refused.
+    A move that keeps the tag in Git may be preferred (see `_move_keeping_tag`). Otherwise, the best
+    move's `otherwise` is the next best move, and so on, up to `tries` times, in case the best
+    move's proof is refused.
     """
     moves = [weigh(situation, offer) for offer in offers]
     best = moves[0]
@@ -549,9 +576,10 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
 
 
 def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
-    """Return the best move if the deferred build's proof is refused.
+    """Return the best move for these offers, which also forgets the deferred build.
 
-    The build is then forgotten, so that it does not compete again.
+    This move is for the case that the deferred build's proof is refused: the build must not compete
+    again.
     """
     memory = replace(situation.memory, deferred=None)
     move = _best(offers, replace(situation, memory=memory), tries=tries)
@@ -567,7 +595,9 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
 
     Without this, each delivery of an event with two tags would switch from one tag to the other.
     """
-    if not best.updates or rules_of(situation.subscription.policy).ordered:
+    if not best.updates:
+        return None
+    if rules_of(situation.subscription.policy).ordered:
         return None
     in_git = situation.in_git
     last_written = situation.memory.written
@@ -600,15 +630,19 @@ def _is_better(new: Move, old: Move, situation: Situation) -> bool:
     old_rank = RANK.get(old.decision.verdict, 0)
     if new_rank != old_rank:
         return new_rank > old_rank
-    if new_rank == 0:  # the first refusal is reported
+    if new_rank == 0:  # both are refusals, and the first one is reported
         return False
 
     policy = situation.subscription.policy
     ancestry = situation.facts.ancestry
-    if rules_of(policy).older(new.decision.candidate.tag, old.decision.candidate.tag):
+    is_older_by_tag = rules_of(policy).older(
+        new.decision.candidate.tag,
+        old.decision.candidate.tag,
+    )
+    if is_older_by_tag:
         return False
-    is_older = why_older(_version_written(new), _version_written(old), policy, ancestry) != ""
-    return not is_older
+    why_older_build = why_older(_version_written(new), _version_written(old), policy, ancestry)
+    return why_older_build == ""
 
 
 def _version_written(move: Move) -> Written:
@@ -624,8 +658,11 @@ def holds_of_others(
     subs: Iterable[Subscription],
     terms: Terms,
 ) -> Mapping[Identity, Hold]:
-    """Return a hold for each subscription that writes the same key in the same file as another,
-    held Application.
+    """Return the holds of other Applications that also apply to these subscriptions.
+
+    A hold stops updates of an image. For example, if `argocd/web` is on hold, and `argocd/api`
+    writes the same key in the same file, then the hold on `argocd/web` also applies to
+    `argocd/api`.
     """
     subs_by_file: dict[tuple[str, str], dict[Identity, Subscription]] = {}
     for sub in subs:
@@ -634,7 +671,8 @@ def holds_of_others(
     holds: dict[Identity, Hold] = {}
     for subs_of_file in subs_by_file.values():
         apps = {sub.application.key for sub in subs_of_file.values()}
-        if len(apps) > 1:
+        is_shared = len(apps) > 1
+        if is_shared:
             holds |= _holds_in_file(snapshot, subs_of_file, terms)
     return holds
 
@@ -644,10 +682,12 @@ def _holds_in_file(
     subs: Mapping[Identity, Subscription],
     terms: Terms,
 ) -> dict[Identity, Hold]:
-    """Return the holds for these subscriptions, which all write the same file.
+    """Return the holds of other Applications that also apply to these subscriptions, which all
+    write the same file.
 
-    See `holds_of_others`.
+    A hold applies if the other Application writes one of the same keys.
     """
+    # First find the subscriptions that are on hold themselves, and what they write.
     held_places: list[_HeldPlaces] = []
     for sub in subs.values():
         own_hold = _active_hold(snapshot, sub, terms)
@@ -657,6 +697,7 @@ def _holds_in_file(
     if not held_places:
         return {}
 
+    # Then find the subscriptions of other Applications that write the same.
     holds: dict[Identity, Hold] = {}
     for identity, sub in subs.items():
         own_places = edited_places(snapshot, sub, terms)
@@ -679,10 +720,14 @@ def _hold_of_others(
     own_places: set[tuple[str, str]],
     held_places: Iterable[_HeldPlaces],
 ) -> Hold | None:
-    """Return the strictest hold of another Application that writes one of these places."""
+    """Return the strictest hold of another Application that writes one of `own_places`, or None.
+
+    `own_places` are the files and keys that `application` writes.
+    """
     strictest: Hold | None = None
     for held in held_places:
-        if held.application != application and held.places & own_places:
+        writes_same_place = not held.places.isdisjoint(own_places)
+        if held.application != application and writes_same_place:
             reason = f"{held.hold.reason} (hold on {held.application})"
             strictest = stricter(strictest, replace(held.hold, reason=reason))
     return strictest
@@ -700,7 +745,7 @@ def _active_hold(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Hold | 
 def changed_files(snapshot: Snapshot, sub: Subscription, terms: Terms) -> tuple[str, ...]:
     """Return the files that an update would change, with or without a digest."""
     without_digest = edited_places(snapshot, sub, terms)
-    with_digest = edited_places(snapshot, sub, terms, f"sha256:{'0' * 64}")
+    with_digest = edited_places(snapshot, sub, terms, digest=f"sha256:{'0' * 64}")
     paths = {path for path, _key in without_digest | with_digest}
     return tuple(sorted(paths))
 
@@ -711,8 +756,13 @@ def edited_places(
     terms: Terms,
     digest: str = "",
 ) -> set[tuple[str, str]]:
-    """Return the files and keys that an update writes, or nothing if it cannot be written."""
-    probe = replace(sub.entry.image, tag="another", digest=digest)
+    """Return the files and keys that an update writes, such as
+    `("values-prod.yaml", "image.tag")`.
+
+    If `digest` is set, the update writes a digest, too. The result is empty if the update cannot be
+    written.
+    """
+    probe = replace(sub.entry.image, tag="another", digest=digest)  # differs from every version
     try:
         kind = resolve(sub, snapshot)
         target = target_of(sub, kind, carry=terms.carry)

@@ -63,19 +63,22 @@ class _Merge:
     subchart_keys: tuple[str, ...] = ()
 
     def layers_after(self, path: str) -> tuple[_Layer, ...]:
-        """Return the layers that override the written file, in order."""
+        """Return the layers of values that override the file at `path`, in order.
+
+        A file that is not a values file of the source is overridden by all of them.
+        """
         parent_charts = self.charts if self.subchart_keys else ()
         later_files: list[_Layer] = []
         for layer in reversed(self.files):
             if layer.path == path:
                 break
-            later_files.insert(0, layer)
+            later_files.insert(0, layer)  # at the start, because the loop goes backwards
         return (*parent_charts, *later_files, *self.values, *self.parameters)
 
 
 def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the places that a snapshot must contain for `refuse_hidden`, in addition to the
-    target's own.
+    """Return the places (paths in Git) that may override the target. `refuse_hidden` needs them in
+    addition to the target's own places.
     """
     if sub.method != "git" or kind not in ("helmvalues", "kustomization", "helm-override"):
         return ()
@@ -90,8 +93,8 @@ def hiding_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def refuse_hidden(files: Files, sub: Subscription, kind: TargetKind, target: Target) -> None:
-    """Raise `TargetError` if Argo CD never uses the written version. The error names what overrides
-    it.
+    """Raise `TargetError` if Argo CD never uses the version that is written to the target, because
+    something overrides it. The error names what does.
     """
     if sub.method != "git":
         return
@@ -118,20 +121,22 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
         return False
     if any(_may_read(files, sub, source) for source in sources):
         return False
-    return not any(_merges_of_file(files, sub, source) for source in helm_sources)
+    is_read_by_source = any(_merges_of_file(files, sub, source) for source in helm_sources)
+    return not is_read_by_source
 
 
 def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if every Helm source ignores the written value, or none reads the file.
+    """Raise `TargetError` if every Helm source that reads the written values file overrides its
+    values, or if no source reads the file.
 
-    It is enough that one source uses the value.
+    It is enough that one source uses the values.
     """
     if read_by_nobody(files, sub, "helmvalues"):
         if sub.neighbour:  # a warning is enough
             return
         raise _unread_file_error(sub)
 
-    errors: list[TargetError] = []
+    errors: list[TargetError] = []  # one for each way in which a source reads the file
     for source in sub.application.sources:
         if not _is_helm(files, source):
             continue
@@ -150,7 +155,8 @@ def _unread_file_error(sub: Subscription) -> TargetError:
     The hint has the file's entry for `valueFiles`: a relative path if the file is in the source's
     own repository, else a path that starts with another source's `$ref`.
     """
-    is_in_source = sub.source.path and in_repository(sub.source, sub) and not sub.source.chart
+    has_folder = sub.source.path != "" and not sub.source.chart
+    is_in_source = has_folder and in_repository(sub.source, sub)
     if is_in_source:
         entry = posixpath.relpath(sub.path, sub.source.path)
     else:
@@ -170,8 +176,8 @@ def _hidden_by_layer(
     target: Target,
     beside: Sequence[str],
 ) -> TargetError | None:
-    """Return the error about the topmost layer that hides one of the target's keys, or None if all
-    keys have an effect.
+    """Return the error that a layer of values hides one of the keys that an update writes, such as
+    `image.tag`, or None if all keys have an effect.
 
     `beside` are other files that the same update writes. They get the version as well, so they do
     not hide it.
@@ -181,9 +187,9 @@ def _hidden_by_layer(
         steps = _as_written(written_values, parse_path(key))
         if _is_visible(merge, target.path, steps):
             continue
-        full_steps = (*map(Segment, merge.subchart_keys), *steps)
+        full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
         layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
-        is_also_written = layer.path and layer.path in beside
+        is_also_written = layer.path != "" and layer.path in beside
         if is_also_written:
             continue
         is_name = key == target.keys.name
@@ -194,7 +200,10 @@ def _hidden_by_layer(
 
 
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
-    """Return the last layer that sets the value at these steps, or a placeholder for messages."""
+    """Return the last layer that sets the value at these steps (keys, one inside the other).
+
+    If none of the layers does, return a placeholder for messages.
+    """
     for layer in reversed(layers):
         if _sets(layer, steps):
             return layer
@@ -207,10 +216,11 @@ _PROBE = "\0"  # a value that no file has
 def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
-    To find out, merge the layers as Helm does, with a probe as the written value, and look whether
-    the result has the probe.
+    To find out, merge the layers of values as Helm does, with a probe (a text that no file has) as
+    the written value, and look whether the result has the probe. `steps` are keys, one inside the
+    other, such as `image` and `tag`.
     """
-    full_steps = (*map(Segment, merge.subchart_keys), *steps)
+    full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
     is_values_file = path in {layer.path for layer in merge.files}
     # Parameters override all values.
     for layer in merge.parameters:
@@ -225,7 +235,7 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
         values_of_subchart = _nested_value(merged, merge.subchart_keys)
         if values_of_subchart is None:
             values_of_subchart = {}
-        keys = keys[len(merge.subchart_keys) :]
+        keys = keys[len(merge.subchart_keys) :]  # the keys inside the subchart's values
         merged = _with_defaults(values_of_subchart, _probe_at(keys))
     return bool(_nested_value(merged, keys) == _PROBE)
 
@@ -233,8 +243,9 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
 def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
     """Merge the values files, the Application's values, and the chart's values, as Helm does.
 
-    Only the value at these nested keys is merged. In the file at `path`, it is the probe. A
-    subchart's file is not one of these files, so the result does not have the probe then.
+    Only the value at these nested keys is merged. In the file at `path`, this value is replaced
+    with the probe (a text that no file has). If the file at `path` is a subchart's, it is not among
+    the merged files, and the result does not have the probe.
     """
     merged: Any = {}
     for layer in (*merge.files, *merge.values):
@@ -255,8 +266,8 @@ def _nested_value(values: Any, keys: Iterable[str]) -> Any:
 
 
 def _keys_to_first_list(steps: Sequence[Segment]) -> list[str]:
-    """Return the keys on the way to the value, but only down to the first list, because Helm never
-    merges lists.
+    """Return the keys on the way to a value, such as `image` and `tag`, but only down to the first
+    list, because Helm never merges lists.
     """
     keys = []
     for step in steps:
@@ -275,18 +286,24 @@ def _probe_at(keys: Sequence[str]) -> Any:
 
 
 def _only_at(value: Any, keys: Sequence[str]) -> Any:
-    """Return the values without any keys except for these nested ones."""
+    """Return the values without any keys except for these nested ones.
+
+    For example, for the keys `image` and `tag`, the result is `{"image": {"tag": "1.2"}}`.
+    """
     if not keys or not isinstance(value, dict):
         return value
-    merged = _with_merge_keys(value)
+    expanded = _with_merge_keys(value)
     key, *nested_keys = keys
-    if key not in merged:
+    if key not in expanded:
         return {}
-    return {key: _only_at(merged[key], nested_keys)}
+    return {key: _only_at(expanded[key], nested_keys)}
 
 
 def _merged_over(earlier: Any, later: Any) -> Any:
-    """Merge a later file's values over earlier ones. Null also replaces a mapping."""
+    """Return earlier values with a later file's values merged over them.
+
+    Mappings are merged key by key. Any other value, even null, replaces the earlier one.
+    """
     if not isinstance(later, dict):
         return earlier
     if not isinstance(earlier, dict):
@@ -299,7 +316,7 @@ def _merged_over(earlier: Any, later: Any) -> Any:
 
 
 def _with_defaults(values: Any, defaults: Any) -> Any:
-    """Merge values over a chart's defaults. Null removes the chart's value."""
+    """Return values with a chart's defaults added. A value of null removes the chart's default."""
     if not isinstance(values, dict) or not isinstance(defaults, dict):
         return values
     merged = dict(values)
@@ -319,9 +336,9 @@ def _no_effect(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> TargetError:
-    """Return the error that a layer hides the value at `steps` in the written file.
+    """Return the error that a layer of values hides the value at `steps` in the written file.
 
-    In the layer, the value is at `full_steps`.
+    In the layer, the value is at `full_steps`, which include a subchart's keys.
     """
     message = f"{layer.name} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(
@@ -332,9 +349,9 @@ def _no_effect(
 
 
 def _keys_of(target: Target, written_values: Any) -> list[str]:
-    """Return the keys that an update writes.
+    """Return the keys that an update writes, such as `image.tag`.
 
-    The image's name is only written if the file already has it.
+    The key of the image's name is one of them only if the file already has a name.
     """
     keys = target.keys
     if keys.spec:
@@ -354,7 +371,10 @@ def _both_name_the_image(
     full_steps: Sequence[Segment],
     target: Target,
 ) -> bool:
-    """Return whether the file and the layer both name the target's image, so either may win."""
+    """Return whether the written file and the layer that hides it both name the target's image.
+
+    Then it does not matter which of them wins.
+    """
     key_in_layer = path_text(full_steps)
     name_in_file = _text_at(written_values, steps)
     name_in_layer = _text_at(layer.values, full_steps)
@@ -373,36 +393,49 @@ def _is_name_of_target(name: str, target: Target) -> bool:
 
 
 def _merges_of_file(files: Files, sub: Subscription, source: Source) -> list[_Merge]:
-    """Return the merges in which this source reads the written file: one if it is a values file of
-    the source, or one for each subchart that it configures.
+    """Return the merges (the layers of values that Helm merges) in which this source reads the
+    written file.
+
+    There is one merge if the file is one of the source's values files, or one for each subchart of
+    the source whose own values are in the file. Otherwise, the list is empty.
     """
     helm = _helm_section(files, sub, source)
     paths = [_path_of(sub, source, value_file) for value_file in helm.value_files]
-    listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
-    layers = tuple(_file_layer(files, path, listed) for path in paths if path is not None)
+    where_listed = "" if helm.files_from is None else f" (listed in {helm.files_from})"
+    file_layers = [_file_layer(files, path, where_listed) for path in paths if path is not None]
     values_of_chart = _own_values(sub, source)
     charts = () if values_of_chart is None else (_file_layer(files, values_of_chart, ""),)
-    parameters = (helm.parameters, helm.file_parameters)
-    merge = _Merge(layers, charts, helm.values, parameters)
-    if sub.path in (*paths, values_of_chart):
+    merge = _Merge(
+        files=tuple(file_layers),
+        charts=charts,
+        values=helm.values,
+        parameters=(helm.parameters, helm.file_parameters),
+    )
+    is_own_values_file = sub.path in (*paths, values_of_chart)
+    if is_own_values_file:
         return [merge]
     if values_of_chart is None:
         return []
     return [replace(merge, subchart_keys=keys) for keys in _chart_keys(files, sub, source)]
 
 
-def _file_layer(files: Files, path: str, listed: str) -> _Layer:
-    """Return a values file as a layer. `listed` says in messages where the file is listed."""
+def _file_layer(files: Files, path: str, where_listed: str) -> _Layer:
+    """Return a values file as a layer of values.
+
+    `where_listed` is the end of the file's name in messages. It says which file lists the file, and
+    may be "".
+    """
     hint = f"remove the key from that file, or set write-back-target: helmvalues:/{path}"
-    name = f"the values file {path}{listed}"
+    name = f"the values file {path}{where_listed}"
     return _Layer(name, hint, _plain_of(files, path), path=path)
 
 
 def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tuple[str, ...]]:
-    """Yield the keys under which a parent chart's values configure the written file's chart.
+    """Yield the keys under which a parent chart's values configure the written file's chart, such
+    as `("database",)`, or `("a", "b")` for the chart b in the chart a.
 
     The file's chart is in a `charts` folder of the parent, perhaps several levels deep, or is a
-    dependency with a `file://` URL.
+    dependency with a `file://` URL. `source` has the parent chart.
     """
     folder, file_name = posixpath.split(sub.path)
     if file_name != _VALUES:
@@ -415,7 +448,7 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
         repository = text(dependency, "repository")
         path = posixpath.join(source.path, repository.removeprefix("file://"))
         is_in_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
-        is_outermost_subchart = subcharts[:1] == [name]
+        is_outermost_subchart = subcharts[:1] == [name]  # `subcharts` may be empty
         if is_in_folder or is_outermost_subchart:
             keys.append(text(dependency, "alias") or name)
     if not keys:  # a chart in the `charts` folder does not have to be listed as a dependency
@@ -453,7 +486,8 @@ _HelmOverrides = Sequence[tuple[str, Mapping[str, Any]]]
 
 
 def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
-    """Return the Helm section that Argo CD uses after applying override files as merge patches.
+    """Return the Helm section of a source that Argo CD uses, after it has applied the source's
+    override files as merge patches.
 
     A list in a merge patch replaces the earlier list.
     """
@@ -469,16 +503,18 @@ def _helm_section(files: Files, sub: Subscription, source: Source) -> _Helm:
 
     file_parameters = tuple(Parameter(name, "") for name in source.file_parameters)
     return _Helm(
-        value_files,
-        files_from,
-        _value_layers(source, overrides),
-        _parameter_layer("parameters", source.parameters, overrides),
-        _parameter_layer("fileParameters", file_parameters, overrides),
+        value_files=value_files,
+        files_from=files_from,
+        values=_value_layers(source, overrides),
+        parameters=_parameter_layer("parameters", source.parameters, overrides),
+        file_parameters=_parameter_layer("fileParameters", file_parameters, overrides),
     )
 
 
 def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ...]:
-    """Return the layers of the Application's values, from its spec and its override files."""
+    """Return the layers of the Application's values: the ones in its spec, and those in its
+    override files that are merged with them or replace them.
+    """
     field = source.values_field or "values"
     layers = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
     for path, helm in overrides:
@@ -499,7 +535,8 @@ def _parameter_layer(
     parameters_of_spec: tuple[Parameter, ...],
     overrides: _HelmOverrides,
 ) -> _Layer:
-    """Return the layer of the parameters in one field of the Helm section.
+    """Return the layer of the parameters in one field of the Helm section: "parameters" or
+    "fileParameters".
 
     They are from the last override file that has the field, or else from the Application's spec.
     """
@@ -518,14 +555,16 @@ def _spec_layer(
     values: Any = None,
     parameters: tuple[Parameter, ...] = (),
 ) -> _Layer:
-    """Return the layer of one field in the Application's spec."""
+    """Return the layer of one field in the Application's spec, such as "helm.values"."""
     name = f"spec.source.{field} in the Application"
     hint = f"remove it from spec.source.{field}, in Git and in the live Application"
-    return _Layer(name, hint, values, parameters)
+    return _Layer(name=name, hint=hint, values=values, parameters=parameters)
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Return whether a layer sets the value at these steps, or replaces a parent of it."""
+    """Return whether a layer sets the value at these steps (keys, one inside the other), or
+    replaces a parent of that value.
+    """
     for parameter in layer.parameters:
         if _parameter_covers(parameter, steps, in_list=False):
             return True
@@ -533,10 +572,11 @@ def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
 
 
 def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list: bool) -> bool:
-    """Return whether a parameter sets the value at these steps, or a parent of it.
+    """Return whether a Helm parameter, such as `image.tag` or `env[0].value`, sets the value at
+    these steps, or a parent of that value.
 
-    A parameter for a list item changes only that item in the list of a values file (`in_list`), but
-    replaces a chart's list.
+    A parameter for a list item changes only that item if the list is in a values file (`in_list`),
+    but replaces the whole list if it is in a chart.
     """
     parameter_steps = parse_path(parameter.name)
     for parameter_step, step in zip(parameter_steps, steps, strict=False):
@@ -547,18 +587,20 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
             return True  # it replaces the list
         if parameter_step.brackets != step.brackets:
             return not is_list_item  # it sets the whole list, or else a different item
-    return len(parameter_steps) <= len(steps)
+    return len(parameter_steps) <= len(steps)  # it is the value or a parent, not inside the value
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
-    """Return whether values set the value at these steps, or replace a parent of it."""
+    """Return whether values (as parsed from YAML) set the value at these steps, or replace a parent
+    of that value.
+    """
     for step in steps:
         if not isinstance(value, dict):
             return True  # a scalar, list, or null replaces the whole mapping
-        merged = _with_merge_keys(value)
-        if step.name not in merged:
+        expanded = _with_merge_keys(value)
+        if step.name not in expanded:
             return False
-        value = merged[step.name]
+        value = expanded[step.name]
         if step.brackets:
             return True  # Helm never merges lists
     return True
@@ -581,7 +623,11 @@ def _with_merge_keys(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
-    """Join steps that are a single key with dots in the values, such as `"image.tag": v1`."""
+    """Return the steps to a value, as the keys are written in these values.
+
+    For example, the steps `image` and `tag` become one step if the values have `"image.tag": v1`, a
+    single key with a dot.
+    """
     if not steps or not isinstance(values, dict):
         return tuple(steps)
     expanded = _with_merge_keys(values)
@@ -596,7 +642,9 @@ def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
-    """Return the string at these steps, or "" if there is none."""
+    """Return the string at these steps (keys and list indices, one inside the other), or "" if
+    there is none.
+    """
     for step in steps:
         if not isinstance(value, dict):
             return ""
@@ -610,7 +658,9 @@ def _text_at(value: Any, steps: Sequence[Segment]) -> str:
 
 
 def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if a file parameter, which Helm reads later, sets the same value."""
+    """Raise `TargetError` if one of the Application's file parameters sets a value that the update
+    writes. Helm reads file parameters later, so they win.
+    """
     file_parameters = _helm_section(files, sub, sub.source).file_parameters
     keys = target.keys
     written_keys = [keys.spec] if keys.spec else [keys.tag or "image.tag", keys.digest]
@@ -623,7 +673,7 @@ def _refuse_file_parameters(files: Files, sub: Subscription, target: Target) -> 
 
 
 def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> None:
-    """Raise `TargetError` if the image in the kustomization does not reach Argo CD.
+    """Raise `TargetError` if the image that an update writes to a kustomization has no effect.
 
     Argo CD runs `kustomize edit set image` in the source's folder, which replaces entries with the
     same names. Overlays and components may have their own entries for the resulting name.
@@ -631,19 +681,19 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
     source = sub.source
     if not in_repository(source, sub):
         return
-    source_images = _source_images(files, sub)
-    entries = every_entry(files, target, sub.path)
+    source_images = _source_images(files, sub)  # the Application's `kustomize.images`
+    entries = every_entry(files, target, sub.path)  # in the written kustomization
     names = [entry.name for entry in entries if is_for_image(entry, target)]
     if not names:  # the update will add an entry
         names = [target.keys.kustomize_name or target.image.name]
 
     is_source_folder = sub.path == source.path
     later_folders = [] if is_source_folder else lists_after(files, source.path, sub.path)
-    if later_folders is None:
+    if later_folders is None:  # the source does not include the written kustomization
         return
     later_entries = [(folder, every_entry(files, target, folder)) for folder in later_folders]
 
-    new_entries = [Replacement(name, "", "", "") for name in names]
+    new_entries = [Replacement(name, "", "", "") for name in names]  # in case they do not exist yet
     errors: list[TargetError] = []
     for name in names:
         updated_entries = _updated_entries([*entries, *new_entries], name)
@@ -663,9 +713,14 @@ def _hidden_by_source_images(
     source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return the error if `kustomize.images` hides an entry in the source's own folder."""
-    merged = override_kustomize.edited([*updated_entries, *source_images.replacements])
-    if made_of(Replacement(name, "", "", ""), [merged]).tag == _PROBE:
+    """Return the error if the Application's `kustomize.images` hides the entry with this name in
+    the kustomization, or None.
+
+    In `updated_entries`, the entry's tag is the probe (a text that no file has).
+    """
+    merged_entries = override_kustomize.edited([*updated_entries, *source_images.replacements])
+    has_effect = made_of(Replacement(name, "", "", ""), [merged_entries]).tag == _PROBE
+    if has_effect:
         return None
     return _image_error(source_images.name, source_images.hint, name, sub)
 
@@ -677,9 +732,11 @@ def _hidden_by_folders(
     source_images: _SourceImages,
     sub: Subscription,
 ) -> TargetError | None:
-    """Return an error for the last overlay or component that overrides an entry's image.
+    """Return the error about the last overlay or component that overrides the entry's image, or
+    None if none does.
 
-    `later_entries` are the folders that Kustomize applies later, with their entries.
+    `later_entries` are the folders that Kustomize applies later, with their entries. The written
+    tag is the probe (a text that no file has), so a different tag means that it is overridden.
     """
     error = None
     image = made_of(Replacement(name, "", _PROBE, ""), [updated_entries])
@@ -695,7 +752,10 @@ def _hidden_by_folders(
         image = made_of(image_before, [applied_entries])
         if image.tag == _PROBE:
             continue
-        if is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE:
+        is_hidden_by_application = (
+            is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE
+        )
+        if is_hidden_by_application:
             error = _image_error(source_images.name, source_images.hint, name, sub)
         else:
             hint = f"set write-back-target: kustomization:/{folder}"
@@ -714,7 +774,9 @@ def _updated_entries(entries: Sequence[Replacement], *names: str) -> list[Replac
 
 
 def is_for_image(entry: Replacement, target: Target) -> bool:
-    """Return whether an entry is for the target's image, by its name or its new name."""
+    """Return whether an entry in a kustomization's `images` is for the target's image, by its name
+    or its `newName`.
+    """
     annotated_identity = identity_of(target.keys.kustomize_name)
     if annotated_identity and identity_of(entry.name) == annotated_identity:
         return True
@@ -736,7 +798,9 @@ class _SourceImages(NamedTuple):
 
 
 def _source_images(files: Files, sub: Subscription) -> _SourceImages:
-    """Return the source's `kustomize.images`, from the spec or the last override file with them."""
+    """Return the source's `kustomize.images`, from the last override file that has them, else from
+    the Application's spec.
+    """
     field = "spec.source.kustomize.images"
     images = sub.source.images
     name = f"{field} in the Application"
@@ -779,7 +843,7 @@ def _is_helm(files: Files, source: Source) -> bool:
 
 
 def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
-    """Return whether a source may read the written file, although only Argo CD knows for sure."""
+    """Return whether a source might read the written file. Only Argo CD knows for sure."""
     if _is_helm(files, source):
         chart = posixpath.join(source.path, _CHART)
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
@@ -795,7 +859,8 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
 
 
 def _may_match(sub: Subscription, source: Source, value_file: str) -> bool:
-    """Return whether an entry of `valueFiles` with variables or globs may mean the written file.
+    """Return whether an entry of `valueFiles` with variables or globs, such as `env/*.yaml`, may
+    match the written file.
 
     Each variable or glob may stand for any text.
     """

@@ -172,6 +172,7 @@ class LandedApplication:
         """Whether Argo CD will see this exact commit,
         because it is on a branch that the Application follows.
         """
+        # the head branches (which pull requests propose) that the commit is on; none on the base
         head_branches = {
             decision.head
             for decision in self.decisions
@@ -259,14 +260,14 @@ class Outcome:
     waiting: tuple[HeadBuildRow, ...] = ()
 
     def plus(self, other: Outcome) -> Outcome:
-        """Combine both outcomes."""
+        """Return an outcome with everything that is in this outcome or in the other one."""
         return Outcome(
-            self.decisions + other.decisions,
-            self.commits + other.commits,
-            self.landed + other.landed,
-            self.cautions + other.cautions,
-            self.earlier + other.earlier,
-            self.waiting + other.waiting,
+            decisions=self.decisions + other.decisions,
+            commits=self.commits + other.commits,
+            landed=self.landed + other.landed,
+            cautions=self.cautions + other.cautions,
+            earlier=self.earlier + other.earlier,
+            waiting=self.waiting + other.waiting,
         )
 
 
@@ -287,16 +288,19 @@ def grouped_by_application(
     repo: str,
     commit: str,
 ) -> tuple[LandedApplication, ...]:
-    """Group the decisions of a commit by Application."""
+    """Return the Applications of these decisions, each with its own decisions and with the commit.
+
+    `commit` is the commit that Argo CD has to sync in the repository `repo`.
+    """
     decisions_by_app: dict[str, list[Decision]] = {}
     for decision in decisions:
         app = decision.subscription.application
         decisions_by_app.setdefault(app.key, []).append(decision)
-    landed = []
+    landed_apps = []
     for decisions_of_app in decisions_by_app.values():
         app = decisions_of_app[0].subscription.application
-        landed.append(LandedApplication(app, repo, commit, tuple(decisions_of_app)))
-    return tuple(landed)
+        landed_apps.append(LandedApplication(app, repo, commit, tuple(decisions_of_app)))
+    return tuple(landed_apps)
 
 
 @dataclass(frozen=True)
@@ -388,11 +392,11 @@ class Move:
         return change_of(self.decision, self.build, self.labels)
 
     def without_effect(self, verdict: Verdict) -> Move:
-        """Return the move with this verdict. It does not write or remember anything."""
+        """Return a move with the same decision, but with this verdict, and without any changes."""
         return Move(replace(self.decision, judged=verdict))
 
     def failed(self, error: TaskError) -> Move:
-        """Return the move with this error. It does not write anything."""
+        """Return a move with the same decision, changed to an error, and without any changes."""
         return Move(failed(self.decision, error))
 
 
@@ -406,7 +410,10 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
 
 def failed(decision: Decision, error: TaskError) -> Decision:
-    """Return the decision as an error, with the error's file if it has one."""
+    """Return the decision, changed to an error.
+
+    If the decision has no file yet, it gets the file that the error is about.
+    """
     current = decision.current
     if isinstance(error, TargetError) and error.subject and not current.file:
         current = replace(current, file=error.subject)

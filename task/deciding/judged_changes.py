@@ -107,33 +107,34 @@ class NotJudged:
 
 
 def paired(before: Iterable[Subscription], after: Iterable[Subscription]) -> list[Pair]:
-    """Pair the entries on both sides that have the same Application and alias.
+    """Pair the tracked entries before a change with those after it.
 
-    If several entries have the same alias, those that are written to the same place are paired
-    first. Entries that exist on only one side are in a pair without the other side.
+    An entry is one image of one Application. Both entries of a pair have the same Application and
+    alias. If several entries have the same alias, those that are written to the same place are
+    paired first. An entry that exists on only one side is in a pair without the other side.
     """
-    unpaired: dict[tuple[str, str], list[Subscription]] = {}
+    unpaired_before: dict[tuple[str, str], list[Subscription]] = {}
     for sub in before:
-        unpaired.setdefault(_entry_key(sub), []).append(sub)
+        unpaired_before.setdefault(_entry_key(sub), []).append(sub)
 
     pairs: list[Pair] = []
-    moved_or_new: list[Subscription] = []
+    moved_or_new_entries: list[Subscription] = []
     for sub in after:
-        same_alias = unpaired.get(_entry_key(sub), [])
-        unmoved = [entry for entry in same_alias if _place(entry) == _place(sub)]
-        if unmoved:
-            same_alias.remove(unmoved[0])
-            pairs.append(Pair(unmoved[0], sub))
+        same_alias = unpaired_before.get(_entry_key(sub), [])
+        same_place = [entry for entry in same_alias if _place(entry) == _place(sub)]
+        if same_place:
+            same_alias.remove(same_place[0])  # also from `unpaired_before`
+            pairs.append(Pair(same_place[0], sub))
         else:
-            moved_or_new.append(sub)
+            moved_or_new_entries.append(sub)
 
-    for sub in moved_or_new:
-        same_alias = unpaired.get(_entry_key(sub), [])
-        moved_from = same_alias.pop(0) if same_alias else None
-        pairs.append(Pair(moved_from, sub))
+    for sub in moved_or_new_entries:
+        same_alias = unpaired_before.get(_entry_key(sub), [])
+        entry_before_move = same_alias.pop(0) if same_alias else None
+        pairs.append(Pair(entry_before_move, sub))
 
-    for removed in unpaired.values():
-        pairs += [Pair(sub, None) for sub in removed]
+    for removed_entries in unpaired_before.values():
+        pairs += [Pair(sub, None) for sub in removed_entries]
     return pairs
 
 
@@ -148,9 +149,10 @@ def _place(sub: Subscription) -> tuple[str, str]:
 
 
 def _entry_reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Read an entry from its target, or from the Application's own sources if the target has none.
+    """Return the version of an entry (one image of one Application) in its target, or else in the
+    Application's own sources.
 
-    Raises `TaskError` if it cannot be read.
+    Raises `TaskError` if a file cannot be read.
     """
     in_target = reading(snapshot, sub, terms)
     kind = resolve(sub, snapshot)
@@ -165,10 +167,11 @@ def _with_other_places(
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
-    """Add the versions in the other places that the same update would write.
+    """Return the target's reading, with the versions in the other places that an update would
+    write as its `also`.
 
     Only manifests and Flux resources can have the image in several places. To find these places,
-    write a tag that no image has, and look at the texts that it replaces.
+    write a tag that differs from every version, and look at the texts that it replaces.
     """
     if kind not in ("manifests", "flux"):
         return in_target
@@ -187,7 +190,11 @@ def _with_other_places(
 
 
 def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged | None:
-    """Return how a change affects an entry, or None if its version and name do not change."""
+    """Return how a change affects an entry: `Touched` if its version or name changes, `NotJudged`
+    if the entry has no usable version after the change, or None if nothing changes.
+
+    An entry is one image of one Application.
+    """
     sub = pair.effective
     sub_before = pair.before or sub
 
@@ -202,6 +209,7 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
         error = TargetError("the change removes its version", subject=new.file or old.file)
         return NotJudged(pair, error, broken=False)
 
+    # A target is hidden if something else overrides its version, such as a Helm parameter.
     hidden_error = _hidden_error(sides.merged, sub)
     becomes_hidden = hidden_error is not None and _hidden_error(sides.base, sub_before) is None
     if not becomes_hidden and not names_another_version(old, new, sub):
@@ -220,7 +228,8 @@ def _unreadable_entry(
     new_error: TaskError,
     sides: Sides,
 ) -> NotJudged | None:
-    """Return an entry that cannot be read after the change, or None if the change is unrelated.
+    """Return an entry that cannot be read after the change as `NotJudged`, or None if the change
+    is not the cause.
 
     `old_or_error` is the reading or the error before the change, and `new_error` is the error
     after it.
@@ -243,6 +252,7 @@ def _is_at_or_below(path: str, changed_paths: Collection[str]) -> bool:
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
     """If a change moves an entry's target, return the version that it writes to the old place.
+    Return None if there is none, or if it is the same version as at the new place.
 
     This version is judged by the base's annotations. Otherwise, a change could move the target and
     write anything to the old place, which Argo CD still applies.
@@ -299,22 +309,23 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
 
 
 def candidates(touched: Touched) -> list[Image]:
-    """Return the versions that the change writes.
+    """Return the versions that the change writes for one entry, as images.
 
-    The image may have more entries in the same target (`Reading.also`). The main entry's version
-    is left out if only these other entries change.
+    The image may appear several times in the same target, and `Reading.also` has the versions at
+    the other places. The version at the main place is left out if only other places change.
     """
     sub = touched.pair.effective
     old = touched.old
     new = touched.new
+    # `also` may have only tags, so the main version counts with and without its digest.
     versions_in_base = {old.tag, old.version, *old.also}
     other_images: list[Image] = []
     for version in sorted(set(new.also) - versions_in_base):
         tag, digest = split_tag(version)
         other_images.append(sub.image_at(Written(tag, digest)))
 
-    main_entry_changes = names_another_version(replace(old, also=()), replace(new, also=()), sub)
-    if other_images and not main_entry_changes:
+    main_place_changes = names_another_version(replace(old, also=()), replace(new, also=()), sub)
+    if other_images and not main_place_changes:
         return other_images
     return [sub.image_at(new), *other_images]
 
@@ -330,10 +341,11 @@ def asks_of(touched: Touched) -> list[Ask]:
 
 
 def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
-    """Return the pair with the config's rules. If these differ for the two sides, the stricter
-    rules apply.
+    """Return the pair with the rules that the repository's config sets. If these differ for the
+    two sides, the stricter rules apply.
 
-    `asks` are the pair's asks (see `asks_of`), with the config applied.
+    `asks` are the pair's asks (see `asks_of`). The config is already applied to their
+    subscriptions.
     """
     subs = [ask.subscription for ask in asks]
     if pair.before is None:
@@ -342,6 +354,7 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(subs[0], None)
 
     after, before = subs
+    # Of the two reasons why the base may require a digest, only the config's rule counts.
     annotation_pins_before = pair.before.policy.pin_digest
     config_pins_before = before.policy.pin_digest and not annotation_pins_before
     strict_policy = replace(
@@ -370,32 +383,34 @@ class Memories:
 
 
 def memories_of(touched: Touched, sides: Sides, now: str) -> Memories:
-    """Return an entry's memories. Raises `TargetError` if a state file is unreadable.
+    """Return what the state files remember about an entry, before and after the change.
 
-    A hold applies unless this change ends it. A hold that this change adds does not apply yet.
+    They remember holds (which stop updates), among other things. A hold in the base applies unless
+    this change ends it. A hold that this change adds does not apply yet. Raises `TargetError` if a
+    state file is unreadable.
     """
     sub = touched.pair.effective
     sub_before = touched.pair.before or sub
     old_key = key_of(sub_before)
     new_key = key_of(sub)
 
-    base = _states_in(sides.base, sub_before)
-    change = _states_after(touched.pair, sides)
-    before = base.in_file.images.get(old_key, Memory())
-    after = change.in_file.images.get(new_key, Memory())
+    base = _states_in(sides.base, sub_before)  # the states before the change
+    change = _states_after(touched.pair, sides)  # the states after the change
+    memory_before = base.in_file.images.get(old_key, Memory())
+    memory_after = change.in_file.images.get(new_key, Memory())
 
     memory = base.with_memory_branch.images.get(old_key, Memory())
     hold_on_all = base.with_memory_branch.hold
     # If the base's file has a hold, the change decides whether the hold stays.
-    if before.hold:
+    if memory_before.hold:
         memory_in_change = change.with_memory_branch.images.get(new_key, Memory())
         memory = replace(memory, hold=memory_in_change.hold)
     if base.in_file.hold:
         hold_on_all = change.with_memory_branch.hold
     state = State(hold_on_all, {**base.with_memory_branch.images, old_key: memory})
 
-    hold_after = active(after.hold, now) or active(change.in_file.hold, now)
-    return Memories(state, before, after, hold_after)
+    hold_after = active(memory_after.hold, now) or active(change.in_file.hold, now)
+    return Memories(state=state, before=memory_before, after=memory_after, hold_after=hold_after)
 
 
 @dataclass(frozen=True)
@@ -407,9 +422,9 @@ class _States:
 
 
 def _states_after(pair: Pair, sides: Sides) -> _States:
-    """Return the entry's state after the change.
+    """Return the entry's state (its holds, and what is remembered) after the change.
 
-    If the change moves the target, its state file may still be at the old path.
+    If the change moves the target, the state file may still be at the old path.
     """
     snapshot = replace(sides.merged, memory_files=sides.base.memory_files)
     states = _states_in(snapshot, pair.effective)
@@ -458,33 +473,39 @@ class Judgement:
 
 
 def situation_of_change(version: Version, judging: Judging) -> Situation:
-    """Return everything that the decision about a version depends on."""
+    """Return everything that the decision about a version depends on, in the form that a run uses.
+
+    The version is one that a change writes. The current version is the one in the base.
+    """
     touched = version.touched
     sub = touched.pair.effective
     state = version.memories.state
     memory = state.images.get(key_of(touched.pair.before or sub), Memory())
     branch = judging.sides.base.branch
     return Situation(
-        sub,
-        branch,
-        touched.kind,
-        touched.old,
-        touched.in_git,
-        state,
-        memory,
-        judging.terms,
-        judging.facts,
+        subscription=sub,
+        branch=branch,
+        kind=touched.kind,
+        current=touched.old,
+        in_git=touched.in_git,
+        state=state,
+        memory=memory,
+        terms=judging.terms,
+        facts=judging.facts,
     )
 
 
 def offer_of(version: Version) -> Offer:
-    """Return a version as an offer, with its build if the change records it in the state file."""
+    """Return a version as an offer: an image with its build.
+
+    The build is known only if the change also records it in the state file.
+    """
     image = version.image
-    recorded = version.memories.after.written
-    is_newly_recorded = recorded != version.memories.before.written
+    recorded_version = version.memories.after.written
+    is_newly_recorded = recorded_version != version.memories.before.written
     build = Build()
-    if recorded and is_newly_recorded and alike(recorded, image):
-        build = recorded.build
+    if recorded_version and is_newly_recorded and alike(recorded_version, image):
+        build = recorded_version.build
     return Offer(image, build, pinned=bool(image.digest), promoted=version.promoted)
 
 
@@ -494,11 +515,11 @@ def is_rollback(version: Version) -> bool:
     The change does not have to add this description: if someone restored the other version and the
     rollback is repeated, the state file already has it.
     """
-    recorded = version.memories.after.rollback
-    if recorded is None:
+    rollback = version.memories.after.rollback
+    if rollback is None:
         return False
-    starts_at_current = recorded.was == version.touched.in_git.version
-    return starts_at_current and alike(recorded, version.image)
+    starts_at_current = rollback.was == version.touched.in_git.version
+    return starts_at_current and alike(rollback, version.image)
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
@@ -508,8 +529,9 @@ def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
 
 
 def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Question, Fact]]:
-    """Return the facts needed about a version: those that a run would need,
-    and whether a digest in the change exists.
+    """Return the facts to look up about a version, each with the question that asks for it.
+
+    These are the facts that a run would need, and whether a digest in the change exists.
     """
     situation = situation_of_change(version, judging)
     sub = situation.subscription
@@ -532,9 +554,10 @@ def facts_needed_by_version(version: Version, judging: Judging) -> list[tuple[Qu
 
 
 def judged(version: Version, judging: Judging) -> Judgement:
-    """Return what a run would decide about a version that a change writes.
+    """Return what a run would decide about a version that a change writes, as a `Judgement`.
 
-    The first check that refuses the version decides. Only an accepted version has warnings.
+    The checks run one after another, and the first one that does not admit the version decides.
+    Only an admitted version has warnings.
     """
     touched = version.touched
     image = version.image
@@ -549,7 +572,7 @@ def judged(version: Version, judging: Judging) -> Judgement:
         return _judged_rollback(version, situation, judging)
     if version.denied is not None:
         return Judgement(touched, _denied_move(image, version.denied, situation))
-    refusal = _unfit_for_git(touched, image, judging)
+    refusal = _refusal_of_unfit_value(touched, image, judging)
     if refusal is not None:
         return Judgement(touched, Move(situation.decision(image, refusal)))
 
@@ -560,15 +583,15 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if decision.verdict == "update":
         decision = _by_minimum_age(decision, offer, situation)
     if decision.verdict == "update":
-        decision = _unless_unanswered(decision, version, judging)
+        decision = _error_if_unanswered(decision, version, judging)
     if decision.verdict != "update":
         return Judgement(touched, Move(decision))
 
     hold = situation.hold
     if hold is not None:
-        held_decision = replace(decision, judged=_held(image, hold, situation))
+        held_decision = replace(decision, judged=_verdict_of_hold(image, hold, situation))
         return Judgement(touched, Move(held_decision, hold=hold))
-    warnings += _loosened(touched, image)
+    warnings += _loosened_rule_warnings(touched, image)
     return Judgement(touched, Move(decision, offer.build), warnings)
 
 
@@ -581,11 +604,11 @@ def _refuse_files(touched: Touched, judging: Judging) -> None:
         refuse_stricter(sub, {file}, judging.config)
 
 
-def _unfit_for_git(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
+def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) -> Verdict | None:
     """Return the refusal of a value that must not be in Git, or None if it may be.
 
-    A value is refused if its name is wrong, the rules reject its tag, or it lacks a required
-    digest. Its build does not matter here.
+    A value is refused if it names a different image, if the rules refuse its tag, or if it lacks a
+    required digest.
     """
     sub = touched.pair.effective
     tracked = sub.entry.image
@@ -603,7 +626,8 @@ def _unfit_for_git(touched: Touched, image: Image, judging: Judging) -> Verdict 
     if needs(sub.policy, "digest"):
         because = f"{image.version} has no digest, but one is required"
         return Verdict("refuse", "pin-digest", because)
-    if sub.demands or sub.signed_by or judging.terms.verify:
+    needs_proof = bool(sub.demands or sub.signed_by or judging.terms.verify)
+    if needs_proof:
         because = f"{image.version} has no digest, but only a digest can be proved"
         return Verdict("refuse", "pin-digest", because)
     return None
@@ -616,14 +640,15 @@ def _by_rules_and_order(
 ) -> tuple[Decision, tuple[Problem, ...]]:
     """Return the decision by the rules and by the order of builds, and the warnings.
 
-    A version that a run refuses only because it is older is a warning, unless the config refuses
-    it.
+    A run refuses an older version. Here, an older version only causes a warning, unless the config
+    refuses it (`judging.refused`).
     """
     sub = situation.subscription
     answer = situation.facts.answers.get(question_about(sub, offer.image))
     warnings: tuple[Problem, ...] = ()
 
     by_rules = by_the_rules(offer, answer, situation)
+    # "not-newer" is the rule that refuses an older tag.
     is_allowed_for_people = by_rules.rule == "not-newer" and "not-newer" not in judging.refused
     if is_allowed_for_people:
         warnings = (_older_version_problem(by_rules),)
@@ -647,9 +672,7 @@ def _by_rules_and_order(
 
 
 def _older_version_problem(decision: Decision) -> Problem:
-    """Return the warning about an older version. `decision` is the one by which a run would refuse
-    it.
-    """
+    """Return the warning about an older version. A run would refuse it, as in `decision`."""
     sub = decision.subscription
     hint = (
         f"to refuse such changes, add check: {{refuse: [{decision.rule}]}} to the repository's"
@@ -672,9 +695,9 @@ def _denied_move(image: Image, denied: TaskError | Verdict, situation: Situation
 
 
 def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> Decision:
-    """Return the decision, or the refusal of a version that is too young or has no date.
+    """Return the decision, or a refusal if the version is too young or has no date.
 
-    A promoted version's age is its age in the source.
+    The age of a promoted version counts from when its source got it.
     """
     sub = situation.subscription
     if offer.promoted:
@@ -687,11 +710,11 @@ def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> D
     if not created and answer is not None:
         created = answer.created
         if not created and answer.error:
-            return decision  # `_unless_unanswered` reports the error
+            return decision  # `_error_if_unanswered` reports the error
     return unless_too_young(decision, created, age, situation.terms.now)
 
 
-def _unless_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
+def _error_if_unanswered(decision: Decision, version: Version, judging: Judging) -> Decision:
     """Return the decision, or an error if a required registry query failed."""
     for question, fact in facts_needed_by_version(version, judging):
         if fact == "created" and not _requires_date(version, judging):
@@ -708,20 +731,20 @@ def _requires_date(version: Version, judging: Judging) -> bool:
     return bool(judging.refused or policy.minimum_age or judging.terms.minimum_age)
 
 
-def _held(image: Image, hold: Hold, situation: Situation) -> Verdict:
-    """Return the verdict that the image has to wait for the end of the hold."""
+def _verdict_of_hold(image: Image, hold: Hold, situation: Situation) -> Verdict:
+    """Return the verdict that the image has to wait for the end of a hold or freeze."""
     if hold.is_freeze:
-        way = "run the check again after the freeze"
+        next_step = "run the check again after the freeze"
     else:
-        way = f"image-update release {situation.subscription.application.key} ends the hold"
-    return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {way}")
+        next_step = f"image-update release {situation.subscription.application.key} ends the hold"
+    return Verdict("defer", "held", f"{hold_text(hold)}; {image.version} has to wait: {next_step}")
 
 
 def _judged_rollback(version: Version, situation: Situation, judging: Judging) -> Judgement:
-    """Return the decision about a rollback.
+    """Return the decision about a rollback, which the change's state file describes.
 
-    A person's hold or the order of builds does not block it. A freeze does, unless the change also
-    sets a hold, and so does a version that does not exist.
+    A freeze blocks a rollback, unless the change also sets a hold. A version that does not exist is
+    refused.
     """
     touched = version.touched
     image = version.image
@@ -731,9 +754,10 @@ def _judged_rollback(version: Version, situation: Situation, judging: Judging) -
 
     freeze = situation.subscription.freeze
     if freeze and memories.hold_after is None:
-        held_decision = replace(decision, judged=_held(image, freeze, situation))
+        held_decision = replace(decision, judged=_verdict_of_hold(image, freeze, situation))
         return Judgement(touched, Move(held_decision, hold=freeze))
 
+    # The doubt is a refusal, the error that prevents the check, or None if the version exists.
     doubt = _doubt_about_existence(touched, image, situation, judging.sides.base)
     if isinstance(doubt, TaskError):
         return Judgement(touched, Move(registry_error(decision, doubt)))
@@ -763,8 +787,10 @@ def _doubt_about_existence(
     situation: Situation,
     snapshot: Snapshot,
 ) -> Verdict | TaskError | None:
-    """Return the refusal of a rollback to a version that was never in Git or the registry, or the
-    error that prevents the check. Return None if the version exists.
+    """Return the refusal of a rollback to a version that is neither in Git's history nor in the
+    registry, or the error that prevents the check.
+
+    Return None if the version exists, or if the registry is not queried.
     """
     sub = touched.pair.before or touched.pair.effective
     target = target_of(sub, touched.kind, carry=situation.terms.carry)
@@ -788,8 +814,12 @@ def _doubt_about_existence(
     return None
 
 
-def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
-    """Return a warning if the change's annotations admit an image that the base's refuse."""
+def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ...]:
+    """Return a warning if the change loosens the annotations of the image that it writes.
+
+    It loosens them if the annotations in the base refuse the image, or have a requirement that the
+    change drops. Otherwise, return no warning.
+    """
     before = touched.pair.before
     after = touched.pair.after
     if before is None or after is None:
@@ -811,7 +841,9 @@ def _loosened(touched: Touched, image: Image) -> tuple[Problem, ...]:
 
 
 def _dropped_requirements(before: Subscription, after: Subscription) -> list[str]:
-    """Return the base's requirements that the change drops, as sentences about the base."""
+    """Return the requirements in the base that the change drops, as texts such as "it requires a
+    digest". "It" is the base.
+    """
     old = before.policy
     new = after.policy
     dropped = []
@@ -840,9 +872,9 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 
 
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
-    """Return the version's line in its file, or 0 if unknown.
+    """Return the number of the version's line in its file, or 0 if unknown.
 
-    This is the first line that a different version would change.
+    To find it, write a different version, and look for the first line that changes.
     """
     sub = touched.pair.effective
     path = touched.new.file

@@ -26,7 +26,11 @@ _MANIFESTS = (".yaml", ".yml", ".json")
 
 
 def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the kustomization in this folder includes."""
+    """Return the places (paths in Git) of the kustomizations and manifests that the kustomization
+    in the folder `root` includes, as far as these files show.
+
+    A kustomization's file may have one of several names, and each of them is a place.
+    """
     paths: list[str] = []
     for folder in folders_of_tree(files, root):
         paths += [posixpath.join(folder, name) for name in NAMES]
@@ -39,15 +43,18 @@ def places_of_tree(files: Files, root: str) -> tuple[Place, ...]:
 
 
 def lists_after(files: Files, root: str, target: str) -> list[str] | None:
-    """Return the folders whose `images` apply after the target's, in Kustomize's order.
+    """Return the folders whose list `images` is applied after the one in the folder `target`, in
+    Kustomize's order.
 
-    Return None if the root does not include the target, as far as these files show.
+    Return None if the kustomization in the folder `root` does not include the target, as far as
+    these files show.
     """
     return _lists_inside(files, root, target, 0)
 
 
 def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[str] | None:
-    """Return the folders in this folder's tree that apply after the target's, in order.
+    """Return the folders in the tree of `folder` whose list `images` is applied after the one in
+    the folder `target`, in order.
 
     Return None if the tree does not include the target, or is too deep. `depth` is the number of
     folders above this one.
@@ -74,7 +81,9 @@ def _lists_inside(files: Files, folder: str, target: str, depth: int) -> list[st
 
 
 def _with_nested(files: Files, components: list[str], depth: int) -> Iterator[str]:
-    """Yield components and their nested components, in the order in which they change resources."""
+    """Yield the folders of components and their nested components, in the order in which Kustomize
+    applies them: nested ones first.
+    """
     if depth > _MOST_DEPTH:
         return
     for component in components:
@@ -88,21 +97,23 @@ def folders_of_tree(files: Files, root: str) -> list[str]:
 
     The outermost folder comes first, and components come before resources.
     """
-    seen: dict[str, None] = {}
+    visited: dict[str, None] = {}  # a dict keeps the order
     queue = [root]
-    while queue and len(seen) < _MOST_FOLDERS:
+    while queue and len(visited) < _MOST_FOLDERS:
         folder = queue.pop(0)
-        if folder in seen:
+        if folder in visited:
             continue
-        seen[folder] = None
+        visited[folder] = None
+        # The last component is applied last, so it is the outermost.
         components = reversed(_listed_paths(files, folder, "components"))
-        listed = [*components, *_listed_paths(files, folder, "resources", "bases")]
-        queue += [path for path in listed if not path.endswith(_MANIFESTS)]
-    return list(seen)
+        included_paths = [*components, *_listed_paths(files, folder, "resources", "bases")]
+        queue += [path for path in included_paths if not path.endswith(_MANIFESTS)]
+    return list(visited)
 
 
 def _listed_paths(files: Files, folder: str, *keys: str) -> list[str]:
-    """Return the paths in the repository that a kustomization lists under these keys.
+    """Return the paths in the repository that the kustomization in a folder lists under these keys,
+    such as `resources`.
 
     URLs and paths outside of the repository are left out. The repository's root is "".
     """
@@ -137,7 +148,9 @@ def _kustomization_in(kustomization: str) -> Any:
 
 
 def in_manifests(files: Files, root: str, image: Image) -> Reading:
-    """Return an image's version in a tree's manifests, or an empty reading."""
+    """Return an image's version in the manifests that the kustomization in the folder `root`
+    includes, or an empty reading if no manifest has it.
+    """
     _, _, short_name = image.repository.rpartition("/")
     for folder in folders_of_tree(files, root):
         for path in _listed_paths(files, folder, "resources"):
@@ -156,7 +169,8 @@ def in_manifests(files: Files, root: str, image: Image) -> Reading:
 
 
 def names_in_tree(files: Files, root: str) -> set[str]:
-    """Return all image names in a tree, or an empty set if some of its images are unknown.
+    """Return the names of all images that the kustomization in the folder `root` includes, or an
+    empty set if some of them are unknown.
 
     They are unknown if a manifest is missing or in another repository, or if something generates
     manifests.

@@ -17,16 +17,17 @@ def state_changes(
     base: Files,
     merged: Files,
     paths: Collection[str],
-    called: Mapping[str, str],
+    app_names: Mapping[str, str],
 ) -> tuple[Problem, ...]:
-    """Return a warning for each change to holds and memory.
+    """Return a warning for each way in which the state files at `paths` change.
 
-    `called` maps a state file's path to its Application's name. It is an error if the change makes
-    a state file unreadable, because runs could no longer write its images.
+    A state file has an Application's holds (which stop updates), and what is remembered about its
+    images. `app_names` maps a state file's path to its Application's name. It is an error if the
+    change makes a state file unreadable, because runs could no longer write its images.
     """
     problems: list[Problem] = []
     for path in sorted(filter(is_state_path, paths)):
-        app = called.get(path, "")
+        app = app_names.get(path, "")
         app_in_text = app or posixpath.basename(path).removesuffix(".state")
         try:
             new_states = own_states(merged, path)
@@ -60,9 +61,8 @@ def _states_or_none(files: Files, path: str) -> Mapping[str, State]:
 
 
 def _state_sentences(old: State, new: State, app: str) -> list[str]:
-    """Return sentences about the changes to the state of one write-back file.
-
-    They continue a sentence that starts with "the change".
+    """Return sentences about the changes to an Application's state for one write-back file, such as
+    "ends the hold …". The subject, "the change", is left out.
     """
     sentences = _hold_sentences(old.hold, new.hold, app)
     for key in sorted({*old.images, *new.images}):
@@ -75,7 +75,9 @@ def _state_sentences(old: State, new: State, app: str) -> list[str]:
 
 
 def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
-    """Return a sentence if the hold on `what`, an Application or image, has changed."""
+    """Return a sentence if the hold on `what`, an Application or image, has changed, else an empty
+    list. A hold stops updates.
+    """
     if old == new:
         return []
     if new is None:
@@ -94,7 +96,10 @@ def _short_reason(hold: Hold | None) -> str:
 
 
 def _memory_sentences(old: Memory, new: Memory, what: str) -> list[str]:
-    """Return sentences about changes that admit or block versions of `what`, an image."""
+    """Return sentences about the changes to what is remembered about `what`, an image.
+
+    Each change admits or blocks versions of the image.
+    """
     sentences = (
         _deferred_sentence(old, new, what),
         _rollback_sentence(old, new, what),

@@ -54,7 +54,9 @@ SIGNS: Mapping[str, Kind] = {
 
 
 def target_places(sub: Subscription) -> tuple[Place, ...]:
-    """Return the places that a snapshot must contain to read and write the target."""
+    """Return the places (paths in Git) that must be read before the target can be read or
+    written.
+    """
     places: list[Place] = []
     if _in_own_path(sub):
         places.append(Place(sub.source.path, "exists"))
@@ -68,12 +70,13 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
     kind = _kind(sub, {})
     if kind is None:
         return tuple(places)
-    of_target = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
-    return (*places, *dict.fromkeys(of_target))
+    places_of_target = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
+    return (*places, *dict.fromkeys(places_of_target))
 
 
 def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
-    """Return the target's kind, based on the files in Git.
+    """Return the kind of the subscription's target, such as "helmvalues", based on the files in
+    Git.
 
     Raises `SourceError` if there is no target to write to.
     """
@@ -87,7 +90,10 @@ def resolve(sub: Subscription, snapshot: Snapshot) -> TargetKind:
 
 
 def _refuse_no_folder(path: str, snapshot: Snapshot) -> None:
-    """Raise `SourceError` unless the source's path is a folder, without links or submodules."""
+    """Raise `SourceError` unless `path`, the source's path, is a folder in the snapshot.
+
+    A symbolic link or a submodule is not a folder.
+    """
     folder = ""
     for name in path.split("/"):
         folder = posixpath.join(folder, name)
@@ -111,7 +117,9 @@ NO_FOLDERS = {
 
 
 def _kind(sub: Subscription, files: Files) -> TargetKind | None:
-    """Return the target's kind, or None if the source has no override file."""
+    """Return the target's kind, such as "helmvalues", or None for plain manifests, which have no
+    override file.
+    """
     for kind in OWN_KINDS:
         if kind == sub.target:
             return kind
@@ -131,8 +139,12 @@ def _kind_by_signs(folder: str, files: Files) -> Kind:
 
 
 def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None) -> Target:
-    """Return the target for an editor."""
+    """Return the target of a subscription: the place where an editor reads and writes its image.
+
+    `carry` says whether to copy the Application's own parameters into the override file.
+    """
     own_claim = (sub.entry.alias, sub.entry.image.identity)
+    # A claim is one entry of the Application's `image-list`.
     other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
     return Target(
         kind=kind,
@@ -152,7 +164,11 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
 
 
 def _values_files(sub: Subscription) -> tuple[str, ...]:
-    """Return the values files that Helm reads from the written repository, in order."""
+    """Return the paths of the values files that Helm reads from the written repository, in order.
+
+    For example, `$config/web/values-prod.yaml` becomes `web/values-prod.yaml` if the source with
+    the ref `config` is the written repository.
+    """
     source = sub.source
     repo_by_ref = {item.ref: item.repo for item in sub.application.sources if item.ref}
     names = source.value_files
@@ -175,8 +191,10 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
 
 
 def earlier_reading(files: Files, target: Target, path: str, text: str) -> Reading | None:
-    """Read the target from an earlier version of its file. Return None if that version is
+    """Return the image in an earlier version of the target's file, or None if that version is
     broken.
+
+    `text` is the earlier version of the file at `path`.
     """
     try:
         return EDITORS[target.kind].read({**files, path: File(text)}, target)
@@ -185,14 +203,14 @@ def earlier_reading(files: Files, target: Target, path: str, text: str) -> Readi
 
 
 def _in_own_path(sub: Subscription) -> bool:
-    """Return whether the source is a path in the written repository, below its root."""
+    """Return whether the source's path is a folder in the written repository, but not its root."""
     path = sub.source.path
     return path != "" and sub.repo == sub.source.repo and ".." not in path.split("/")
 
 
 def all_live(sub: Subscription) -> tuple[Image, ...]:
-    """Return the live images with the entry's `kustomize.image-name`,
-    else those with the entry's own name.
+    """Return the Application's running images with the entry's `kustomize.image-name`, else those
+    with the entry's own name.
     """
     live_images = [image for image in map(live_image, sub.application.live) if image is not None]
     kustomize_name = sub.keys.kustomize_name
@@ -210,7 +228,7 @@ def _with_identity(images: Iterable[Image], identity: str) -> tuple[Image, ...]:
 
 
 def live_reading(sub: Subscription) -> Reading:
-    """Return the running image from the Application's status.
+    """Return the subscription's running image, from the Application's status.
 
     All fields are "" if the image is not in the status.
     """
@@ -225,7 +243,9 @@ _MOST_FILES = 100  # per Application, starting with those that take precedence
 
 
 def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the places that a snapshot must contain for `own_reading`."""
+    """Return the places (paths in Git) that must be read before `own_reading` can find the image in
+    the Application's own sources.
+    """
     if sub.application.live:
         return ()
     if kind in ("helm-override", "helmvalues"):
@@ -238,7 +258,9 @@ def own_places(sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
 
 
 def overlay_places(files: Files, sub: Subscription, kind: TargetKind) -> tuple[Place, ...]:
-    """Return the kustomizations and manifests that the source's kustomization includes."""
+    """Return the places of all kustomizations and manifests that the source's kustomization
+    includes, as far as these files show.
+    """
     if kind not in ("kustomize-override", "kustomization") or not in_repository(sub.source, sub):
         return ()
     root = tuple(
@@ -266,7 +288,11 @@ def own_reading(files: Files, sub: Subscription, kind: TargetKind) -> Reading:
 
 
 def _kustomize_reading(files: Files, sub: Subscription, target: Target) -> Reading:
-    """Return the image that Kustomize renders: the outermost list wins, then the manifests."""
+    """Return the image that Kustomize renders.
+
+    It is in the override file, else in the outermost kustomization with an entry for it, else in
+    the manifests.
+    """
     in_override = override_kustomize.read_below(files, target)
     if in_override.version or not in_repository(sub.source, sub):
         return in_override
@@ -282,13 +308,14 @@ def _helm_reading(files: Files, sub: Subscription, target: Target) -> Reading:
     """Return the tag and digest that Helm gets, or an empty reading if the values name a different
     image.
 
-    The name and the version may come from different layers. Each comes from the first one that has
-    it.
+    The name and the version may come from different layers of values. Each comes from the first
+    layer that has it.
     """
+    # one reading for each layer, highest precedence first
     layers = [overrides.read_below(files, target), *_readings_of_values(files, sub)]
     names = [reading.name for reading in layers if reading.name]
     image = live_image(names[0]) if names else None
-    # Charts may have a separate value for the registry.
+    # Only the repository is compared, because charts may have a separate value for the registry.
     if image and image.repository != sub.entry.image.repository:
         return Reading()
     for reading in layers:
@@ -300,7 +327,7 @@ def _helm_reading(files: Files, sub: Subscription, target: Target) -> Reading:
 def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
     """Yield the image in each layer of values, in order of precedence, highest first.
 
-    The Application's own values come before the values files.
+    The layers are the Application's own values, then the values files. Broken layers are skipped.
     """
     keys = overrides.names_of(sub.keys)
     paths = _values_files_by_precedence(sub)

@@ -34,30 +34,32 @@ class LastChecks:
 
 
 def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves after checking proofs and labels.
+    """Return the moves after checking proofs and looking up labels.
 
-    An update without the required proof is refused. If the proof cannot be checked, it is an error.
-    If a refused move has an alternative (`otherwise`) that passes these checks, return that one.
+    A move is a decision, and the change that a commit makes for it. An update without the required
+    proof is refused. If the proof cannot be checked, the move is an error. A refused move is
+    replaced with its alternative (`otherwise`) if it has one that passes these checks.
     """
-    checked = _proved(_pinned(moves, last_checks), last_checks)
-    checked = [_with_proof_of_rollback(move, last_checks) for move in checked]
+    checked_moves = _with_proofs(_with_digests(moves, last_checks), last_checks)
+    checked_moves = [_with_proof_of_rollback(move, last_checks) for move in checked_moves]
     if last_checks.labels:
-        checked = _labelled(checked, last_checks)
+        checked_moves = _with_labels(checked_moves, last_checks)
 
     alternatives: dict[int, Move] = {}  # of the refused moves, by index
     for index, move in enumerate(moves):
         alternative = move.otherwise
-        if alternative and checked[index].decision.verdict == "refuse":
+        is_refused = checked_moves[index].decision.verdict == "refuse"
+        if alternative and is_refused:
             decision = replace(alternative.decision, head=move.decision.head)
             alternatives[index] = replace(alternative, decision=decision)
     if not alternatives:
-        return checked
+        return checked_moves
 
     checked_alternatives = verified(list(alternatives.values()), last_checks)
     for index, alternative in zip(alternatives, checked_alternatives, strict=True):
         if alternative.updates:
-            checked[index] = _with_refusal(alternative, checked[index])
-    return checked
+            checked_moves[index] = _with_refusal(alternative, checked_moves[index])
+    return checked_moves
 
 
 def _with_refusal(move: Move, refused: Move) -> Move:
@@ -71,7 +73,8 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves, as errors where Argo CD would not sync our commit because of its signature.
+    """Return the moves, with an error in place of each one whose commit Argo CD would not sync
+    because of its signature.
 
     Such a commit at the tip of the branch would block every Application in the project. The commits
     of pull requests do not matter, because Argo CD does not see them.
@@ -79,14 +82,14 @@ def signed_for_argo(
     `wanted` returns the keys that an Application's project requires, and `keys` returns the keys
     that sign our commit.
     """
-    checked = []
+    checked_moves = []
     for move in moves:
         required_keys: Sequence[str] = ()
         if move.changes and _is_seen_by_argo(move.decision):
             required_keys = wanted(move.subscription)
         own_keys = keys() if required_keys else ()
         if not required_keys or accepted(required_keys, own_keys):
-            checked.append(move)
+            checked_moves.append(move)
             continue
 
         message, hint = only_signed(move.subscription, required_keys)
@@ -95,8 +98,8 @@ def signed_for_argo(
         else:
             signature = "has no OpenPGP signature"
         error = RepositoryError(f"{message}; this commit {signature}", hint=hint)
-        checked.append(move.failed(error))
-    return checked
+        checked_moves.append(move.failed(error))
+    return checked_moves
 
 
 def _is_seen_by_argo(decision: Decision) -> bool:
@@ -110,9 +113,11 @@ def hindered(
     moves: Sequence[Move],
     hindrance: Callable[[Subscription], tuple[str, str]],
 ) -> list[Problem]:
-    """Return a warning for each written Application that Argo CD will not deploy now.
+    """Return a warning for each Application that an update on the base branch writes, but that Argo
+    CD will not deploy now.
 
-    `hindrance` returns the message and the hint, or an empty message if Argo CD will deploy it.
+    `hindrance` returns the warning's message and hint, or an empty message if Argo CD will deploy
+    the Application.
     """
     warnings: dict[str, Problem] = {}  # by Application
     for move in moves:
@@ -144,7 +149,7 @@ def _question_of_move(move: Move) -> Question:
 
 
 def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
-    """Return whether an image without a proof must not be written."""
+    """Return whether a move's image must not be written without a proof."""
     if not move.updates or move.kept:
         return False
     sub = move.subscription
@@ -154,8 +159,8 @@ def _needs_proof(move: Move, last_checks: LastChecks) -> bool:
 
 
 def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
-    """Return a rollback with its image's proof, or with a warning about why there is no proof.
-    Return any other move as it is.
+    """Return a rollback's move with its image's proof, or with a warning about why there is no
+    proof. Return any other move as it is.
 
     For a rollback, a missing proof that the config demands is only a warning, because an emergency
     cannot wait for a registry.
@@ -178,7 +183,9 @@ def _with_proof_of_rollback(move: Move, last_checks: LastChecks) -> Move:
 
 
 def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict | TaskError:
-    """Return the proof that the config demands for the image, or why there is none."""
+    """Return the proof that the config demands for a rollback's image, or the refusal or error that
+    says why there is none.
+    """
     question = replace(_question_of_move(move), facts=("digest",))
     digest = question.image.digest
     if not digest:
@@ -192,19 +199,20 @@ def _proof_of_rollback(move: Move, last_checks: LastChecks) -> Proof | Verdict |
     return last_checks.prove((question_of_proof,))[question_of_proof]
 
 
-def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Add the digest to images that need a proof.
+def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
+    """Return the moves, with the registry's digest added to each image that needs a proof.
 
-    This exact digest is checked and then written.
+    This exact digest is checked and then written. Without it, a move is a refusal or an error.
     """
 
     def question_of(move: Move) -> Question | None:
+        """Return the question for a move's digest, or None if it needs none."""
         has_digest = move.decision.candidate.digest != ""
         if has_digest or not _needs_proof(move, last_checks):
             return None
         return replace(_question_of_move(move), facts=("digest",))
 
-    def pinned(move: Move, answer: Answer) -> Move:
+    def with_digest(move: Move, answer: Answer) -> Move:
         if answer.error:
             return Move(registry_error(move.decision, answer.error))
         if not answer.exists or not answer.digest:
@@ -214,13 +222,18 @@ def _pinned(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         candidate = replace(move.decision.candidate, digest=answer.digest)
         return replace(move, decision=replace(move.decision, candidate=candidate))
 
-    return _with_answers(moves, question_of, last_checks.registry, pinned)
+    return _with_answers(moves, question_of, last_checks.registry, with_digest)
 
 
-def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Return the moves, with a proof if one is required, or as refusals or errors without it."""
+def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
+    """Return the moves, with the proof of each image that needs one.
+
+    A move without a required proof becomes a refusal, or an error if the proof could not be
+    checked.
+    """
 
     def question_of(move: Move) -> Question | None:
+        """Return the question for a move's proof, or None if it needs none."""
         if not _needs_proof(move, last_checks):
             return None
         # For a rollback, `_with_proof_of_rollback` checks what the config demands.
@@ -231,7 +244,7 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             demands=demands,
         )
 
-    def proved(move: Move, answer: Proof | Verdict | TaskError) -> Move:
+    def with_proof(move: Move, answer: Proof | Verdict | TaskError) -> Move:
         if isinstance(answer, TargetError):  # a file in the repository is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
@@ -243,14 +256,14 @@ def _proved(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
 
-    return _with_answers(moves, question_of, last_checks.prove, proved)
+    return _with_answers(moves, question_of, last_checks.prove, with_proof)
 
 
-def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
-    """Add the labels.
+def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
+    """Return the moves, with the labels of each image that is written.
 
-    Labels do not affect decisions, so if the registry does not respond, they are empty, with a
-    warning.
+    Labels do not affect decisions, so if the registry does not respond, they are empty, and the
+    decision has a warning.
     """
 
     def question_of(move: Move) -> Question | None:
@@ -258,7 +271,7 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             return None
         return replace(_question_of_move(move), facts=("labels",))
 
-    def labelled(move: Move, answer: Answer) -> Move:
+    def with_labels(move: Move, answer: Answer) -> Move:
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
         return replace(
             move,
@@ -266,7 +279,7 @@ def _labelled(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
             labels=answer.labels,
         )
 
-    return _with_answers(moves, question_of, last_checks.registry, labelled)
+    return _with_answers(moves, question_of, last_checks.registry, with_labels)
 
 
 def _with_answers(
@@ -275,14 +288,14 @@ def _with_answers(
     query: Callable[[Collection[Question]], Mapping[Question, T]],
     with_answer: Callable[[Move, T], Move],
 ) -> list[Move]:
-    """Return the moves, after looking up facts about those that need it. All queries run at once.
+    """Return the moves, after asking all of their questions in one query.
 
-    `question_of` returns a move's question, or None if it needs no query. `with_answer` returns the
-    move that follows from a move and the answer to its question.
+    `question_of` returns a move's question, or None for a move that stays as it is. `with_answer`
+    returns the move that replaces a move when its question is answered.
     """
     questions = [question_of(move) for move in moves]
-    distinct = tuple(dict.fromkeys(question for question in questions if question))
-    answers = query(distinct) if distinct else {}
+    distinct_questions = tuple(dict.fromkeys(question for question in questions if question))
+    answers = query(distinct_questions) if distinct_questions else {}
     moves_with_answers = []
     for move, question in zip(moves, questions, strict=True):
         if question:

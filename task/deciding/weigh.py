@@ -57,16 +57,18 @@ class Offer:
 def question_about(sub: Subscription, version: Versioned) -> Question:
     """Return a question about a version of the image, with the credentials but without facts."""
     return Question(
-        sub.image_at(version),
-        (),
-        sub.policy.platforms,
-        sub.policy.pull_secret,
-        sub.application.namespace,
+        image=sub.image_at(version),
+        facts=(),
+        platforms=sub.policy.platforms,
+        secret=sub.policy.pull_secret,
+        namespace=sub.application.namespace,
     )
 
 
 def may_ask(sub: Subscription, check: str) -> bool:
-    """Return whether decisions about this entry may need a registry."""
+    """Return whether decisions about this subscription may need a registry. `check` is the value of
+    `--registry-check`: "auto", "always", or "never".
+    """
     if check == "never":
         return False
     policy = sub.policy
@@ -81,9 +83,10 @@ def facts_needed_by_offer(
     memory: Memory,
     check: str,
 ) -> tuple[tuple[Question, Fact], ...]:
-    """Return the facts that are needed to decide between an offer and `current`.
+    """Return the facts to look up before deciding between an offer (an image with its build) and
+    the current version. Each fact is returned with the question that asks for it.
 
-    Each is returned with the question that asks for it.
+    A fact is "digest", "platforms", "exists", or "created".
     """
     policy = sub.policy
     image = offer.image
@@ -107,9 +110,10 @@ def _dates_needed(
     memory: Memory,
     check: str,
 ) -> list[tuple[Question, Fact]]:
-    """Return the creation dates that are needed to order the offered build and the current one.
+    """Return the creation dates to look up in order to tell whether the offered build or the
+    current one is newer.
 
-    No dates are needed if the builds have other information by which they can be compared.
+    No dates are needed if the builds can be compared by their numbers or commits.
     """
     new = offer.build
     old = Build()
@@ -117,8 +121,9 @@ def _dates_needed(
     if last_written and last_written.version == current.version:
         old = last_written.build
 
-    is_first_with_identity = old == Build() and (new.sequence is not None or new.commit != "")
-    if check != "always" and is_first_with_identity:
+    has_number_or_commit = new.sequence is not None or new.commit != ""
+    is_first_known_build = old == Build() and has_number_or_commit
+    if check != "always" and is_first_known_build:
         return []  # later builds will be compared with this one
     if _comparable_without_dates(new, old):
         return []
@@ -131,9 +136,10 @@ def _dates_needed(
 
 
 def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
-    """Return whether the current version may be newer than the image.
+    """Return whether the current version may be newer than the image, so that the two must be
+    compared.
 
-    It cannot be if the rules no longer admit its tag.
+    A current version whose tag the rules no longer admit does not count as newer.
     """
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
@@ -144,26 +150,33 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
 
 
 def _comparable_without_dates(new: Build, old: Build) -> bool:
-    """Return whether two builds can be ordered by their numbers, or perhaps by their commits.
-
-    Git's history is queried before the registry.
+    """Return whether two builds can be compared by their numbers, or perhaps by their commits in
+    Git's history, which is queried before the registry.
     """
-    new = replace(new, created="")
-    old = replace(old, created="")
-    relation, _ = compare(new, old, {})
-    return relation != "" or commits(new, old) is not None
+    new_without_date = replace(new, created="")
+    old_without_date = replace(old, created="")
+    relation, _ = compare(new_without_date, old_without_date, {})
+    is_ordered_by_number = relation != ""
+    return is_ordered_by_number or commits(new_without_date, old_without_date) is not None
 
 
 def as_questions(needed: Iterable[tuple[Question, Fact]]) -> tuple[Question, ...]:
-    """Combine the facts into one question per image."""
-    by_question: dict[Question, dict[Fact, None]] = {}
-    for about, fact in needed:
-        by_question.setdefault(about, {})[fact] = None
-    return tuple(replace(about, facts=tuple(facts)) for about, facts in by_question.items())
+    """Combine the facts into one question per image.
+
+    Each fact comes with a question without facts (see `question_about`).
+    """
+    facts_by_question: dict[Question, dict[Fact, None]] = {}  # a dict drops repetitions
+    for question, fact in needed:
+        facts_by_question.setdefault(question, {})[fact] = None
+    return tuple(
+        replace(question, facts=tuple(facts)) for question, facts in facts_by_question.items()
+    )
 
 
 def registry_objection(sub: Subscription, answer: Answer | None) -> Verdict | None:
-    """Return the refusal or error that follows from the registry's response, or None."""
+    """Return the refusal of an image that the registry does not have, or that lacks a required
+    platform. Return None otherwise, or if there is no response.
+    """
     if answer is None or answer.error:
         return None
     if not answer.exists:
@@ -185,9 +198,12 @@ def registry_error(decision: Decision, error: TaskError) -> Decision:
 
 
 def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) -> Memory:
-    """Return the memory, with the registry's creation date for the build in Git.
+    """Return the memory (what the state file remembers about the image), with the creation date
+    of the build in Git filled in.
 
-    `current` is the version in Git, and `answer` is the registry's response about it.
+    `current` is the version in Git, and `answer` is the registry's response about it, which has
+    the date. If the date is already known, or the newest written build is a different one, the
+    memory is returned as it is.
     """
     if answer is None or not answer.created:
         return memory
@@ -199,7 +215,9 @@ def memory_with_date(memory: Memory, current: Reading, answer: Answer | None) ->
 
 
 def unchecked(answer: Answer | None, needed: Iterable[Fact], sub: Subscription) -> Trouble | None:
-    """Return a warning about required facts that are unknown, or None if the registry responded."""
+    """Return a warning about needed facts that are unknown because the registry did not respond.
+    Return None if it responded, or if no fact with an effect is missing.
+    """
     if answer is None or answer.error is None:
         return None
     effect_of_missing = {
@@ -262,21 +280,23 @@ class Situation:
     def decision(self, candidate: Image, verdict: Verdict) -> Decision:
         """Return a decision about this subscription."""
         return Decision(
-            self.subscription,
-            candidate,
-            verdict,
-            self.current,
-            self.branch,
-            self.branch,
-            self.kind,
+            subscription=self.subscription,
+            candidate=candidate,
+            judged=verdict,
+            current=self.current,
+            branch=self.branch,
+            head=self.branch,
+            kind=self.kind,
         )
 
     @property
     def hold(self) -> Hold | None:
-        """The hold that blocks the image now: a person's hold, else a freeze, else None."""
-        own = holding(self.state, self.memory, self.terms.now)
-        of_others = self.facts.elsewhere.get(self.subscription.identity)
-        return own or of_others or self.subscription.freeze
+        """The hold that blocks the image now: its own hold, else another Application's hold that
+        applies to it, else a freeze, else None.
+        """
+        own_hold = holding(self.state, self.memory, self.terms.now)
+        hold_of_others = self.facts.elsewhere.get(self.subscription.identity)
+        return own_hold or hold_of_others or self.subscription.freeze
 
 
 def key_of(sub: Subscription) -> str:
@@ -285,14 +305,15 @@ def key_of(sub: Subscription) -> str:
 
 
 def deferred_offer(sub: Subscription, deferred: Written) -> Offer:
-    """Turn a deferred build back into an offer."""
+    """Turn a deferred build (one that a hold or a freeze kept back) back into an offer."""
     image = sub.image_at(replace(deferred, digest=deferred.digest or deferred.image_digest))
     return Offer(image, deferred.build, pinned=bool(deferred.digest))
 
 
 def weigh(situation: Situation, offer: Offer) -> Move:
-    """Return the move for one offered image: first by the rules, then by the order of builds, then
-    by the holds.
+    """Return the move for one offered image: the decision, and the change that a commit makes.
+
+    The decision is made first by the rules, then by the order of builds, then by the holds.
     """
     question = question_about(situation.subscription, offer.image)
     answer = situation.facts.answers.get(question)
@@ -301,11 +322,11 @@ def weigh(situation: Situation, offer: Offer) -> Move:
 
     decision = by_the_rules(offer, answer, situation)
     decision = replace(decision, source=source, built=offer.image.digest, event=offer.origin)
-    event = _event_of_offer(offer, decision.candidate, answer)
+    offered_version = _version_of_offer(offer, decision.candidate, answer)
     if decision.verdict == "update" and promoted:
         decision = by_age(decision, promoted, situation.terms)
     if decision.verdict == "update":
-        decision = by_the_order(decision, event, answer, situation, promoted)
+        decision = by_the_order(decision, offered_version, answer, situation, promoted)
 
     if promoted and decision.rule in ("not-newer", "superseded"):
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
@@ -314,14 +335,15 @@ def weigh(situation: Situation, offer: Offer) -> Move:
         return Move(decision)
     hold = situation.hold
     if hold:
-        return _deferred_move(decision, event, hold, situation)
-    return Move(decision, event.build, _remembered_update(event, situation))
+        return _deferred_move(decision, offered_version, hold, situation)
+    return Move(decision, offered_version.build, _remembered_update(offered_version, situation))
 
 
-def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
-    """Return the offered build as a state file stores it, once `image` is written.
+def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Written:
+    """Return the offered version in the form in which a state file remembers it: its tag, digest,
+    and build.
 
-    `image` is the offered image, but without the digest if only the tag is written.
+    `image` is the offered image, but without its digest if only the tag is written.
     """
     build = offer.build
     if not build.created and answer:
@@ -330,23 +352,27 @@ def _event_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writte
     return Written(image.tag, image.digest, build, unwritten_digest)
 
 
-def _remembered_update(event: Written, situation: Situation) -> Remember | None:
-    """Return how an update changes the state file, or None if it does not. An expired hold is
-    removed.
+def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
+    """Return how an update to the offered version changes the state file, or None if it does not.
+
+    The file then remembers the build as written, and expired holds are removed.
     """
     now = situation.terms.now
-    memory = written(situation.memory, event, situation.subscription.policy)
+    memory = written(situation.memory, offered_version, situation.subscription.policy)
     memory = replace(memory, hold=active(memory.hold, now))
-    has_changed = memory != situation.memory
+    has_memory_changed = memory != situation.memory
     hold_on_all = situation.state.hold
-    has_expired = hold_on_all is not None and active(hold_on_all, now) is None
-    if not has_changed and not has_expired:
+    has_hold_on_all_expired = hold_on_all is not None and active(hold_on_all, now) is None
+    if not has_memory_changed and not has_hold_on_all_expired:
         return None
-    return Remember(memory if has_changed else None, lifted=has_expired)
+    changed_memory = memory if has_memory_changed else None
+    return Remember(memory=changed_memory, lifted=has_hold_on_all_expired)
 
 
 def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> Decision:
-    """Decide about an offered image by the rules and the registry's response."""
+    """Return the decision about an offered image by the subscription's rules and the registry's
+    response (`answer`).
+    """
     sub = situation.subscription
     terms = situation.terms
     image = _image_to_judge(offer, answer, situation)
@@ -357,8 +383,10 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
     lacks_digest = decision.verdict == "error"  # one is required, but the event does not have it
     error = answer.error if answer else None
-    if error and (lacks_digest or terms.check == "always" or stops_in_any_mode(error)):
-        return registry_error(decision, error)
+    if error:
+        needs_response = lacks_digest or terms.check == "always"
+        if needs_response or stops_in_any_mode(error):
+            return registry_error(decision, error)
     may_exist = answer is None or answer.exists
     if lacks_digest and may_exist:
         hint = "pass --image-digest, or --image with repo:tag@sha256:…"
@@ -374,21 +402,31 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
 
 
 def _image_to_judge(offer: Offer, answer: Answer | None, situation: Situation) -> Image:
-    """Return the offered image, with the registry's digest if the rules need a digest, or without
-    a digest if only the tag will be written.
+    """Return the offered image as it would be written, with or without a digest.
+
+    If the rules need a digest and the offer has none, the digest comes from the registry's response
+    (`answer`). If the rules do not need a digest, it is kept only if an update writes it, or if
+    there is no tag.
     """
     image = offer.image
-    if needs(situation.subscription.policy, "digest"):
-        if not image.digest and answer and answer.exists:
-            return replace(image, digest=answer.digest)
+    rules_need_digest = needs(situation.subscription.policy, "digest")
+    if rules_need_digest:
+        if image.digest or answer is None or not answer.exists:
+            return image
+        return replace(image, digest=answer.digest)
+
+    is_digest_only = image.tag == ""
+    if is_digest_only or _writes_digest(offer, situation):
         return image
-    if image.tag and not _writes_digest(offer, situation):
-        return replace(image, digest="")
-    return image
+    return replace(image, digest="")
 
 
 def _writes_digest(offer: Offer, situation: Situation) -> bool:
-    """Return whether to write the offered digest although no rule requires a digest."""
+    """Return whether an update writes the offered digest although no rule requires a digest.
+
+    It does so if the current version has a digest, if the offer or a proof requires the digest, or
+    if the target has a separate key for it.
+    """
     if situation.current.digest or offer.pinned:  # the target or a promotion's source has a digest
         return True
     sub = situation.subscription
@@ -405,7 +443,9 @@ def _writes_digest(offer: Offer, situation: Situation) -> bool:
 
 
 def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
-    """Return the update, or a refusal if the source has not had the version for long enough."""
+    """Return the decision about a promotion, or a refusal if the promotion's source has not had
+    the version for long enough.
+    """
     age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
     if not age:
         return decision
@@ -430,20 +470,20 @@ def unless_too_young(decision: Decision, since: str, age: int, now: str) -> Deci
 
 def by_the_order(
     decision: Decision,
-    event: Written,
+    offered_version: Written,
     answer: Answer | None,
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision:
-    """Return an admitted update, or a refusal if the build is older. An older build that finishes
-    later must not win.
+    """Return the decision, which is an update, or a refusal if the offered build is older than the
+    one in Git. An older build that finishes later must not win.
 
-    `event` is the offered build, and `answer` is the registry's response about its image. If facts
-    are unknown because the registry did not respond, the decision gets a warning (`unchecked`).
+    `answer` is the registry's response about the offered version. If facts are unknown because the
+    registry did not respond, the decision gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
-    offer = Offer(sub.image_at(event), event.build)
+    offer = Offer(sub.image_at(offered_version), offered_version.build)
     # The order depends on facts about the offered image, and about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     question_about_git = question_about(sub, in_git)
@@ -459,49 +499,54 @@ def by_the_order(
 
     decision = replace(decision, unchecked=unchecked(answer, facts_about_offer, sub))
     if promoted and situation.terms.allow_downgrade:
-        return decision
+        return decision  # a promotion with --allow-downgrade may be older
     memory = memory_with_date(situation.memory, in_git, answer_about_git)
-    refused = _refused_as_older(decision, event, memory, situation, promoted)
-    if refused:
-        return refused
+    refusal = _refusal_as_older(decision, offered_version, memory, situation, promoted)
+    if refusal:
+        return refusal
+    # a warning about facts that are unknown, from either response
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
     if doubt is None:
         return decision
-    return replace(decision, unchecked=_with_counters(doubt, event, memory.written))
+    return replace(decision, unchecked=_doubt_with_counters(doubt, offered_version, memory.written))
 
 
-def _refused_as_older(
+def _refusal_as_older(
     decision: Decision,
-    event: Written,
+    offered_version: Written,
     memory: Memory,
     situation: Situation,
     promoted: Promoted | None,
 ) -> Decision | None:
-    """Return the refusal of a build that is older than the one in Git, or None.
+    """Return the refusal of an offered version that is older than the one in Git, or None.
 
-    A promoted build is also refused if its source has since been rolled back to it.
+    A promoted version is also refused if the promotion's source was rolled back to it.
     """
     sub = situation.subscription
     in_git = situation.in_git
-    because = superseded(event, sub.policy, in_git, memory, situation.facts.ancestry)
+    because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
     if because and promoted is None:
         app = sub.application.key
-        because = f"{because}; to write it anyway: image-update rollback {app} --to {event.version}"
+        version = offered_version.version
+        because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
     if because:
         return replace(decision, judged=Verdict("refuse", "superseded", because))
     if promoted is None:
         return None
-    because = gone_back(event, sub.policy, promoted.newest, in_git, memory)
+    because = gone_back(offered_version, sub.policy, promoted.newest, in_git, memory)
     if not because:
         return None
-    return _refused_at_the_source(decision, promoted, because)
+    return _refusal_after_source_rollback(decision, promoted, because)
 
 
-def _with_counters(doubt: Trouble, event: Written, last_written: Written | None) -> Trouble:
-    """Return the warning that the order is unknown (`doubt`), with a hint of its own if the reason
-    is that the numbers of the two builds come from different counters.
+def _doubt_with_counters(
+    doubt: Trouble, offered_version: Written, last_written: Written | None
+) -> Trouble:
+    """Return the warning that the order of two builds is unknown (`doubt`).
+
+    If the reason is that their numbers come from different counters, the warning's hint says so.
     """
-    new = event.build
+    new = offered_version.build
     old = last_written.build if last_written else Build()
     if new.sequence is None or old.sequence is None or new.counter == old.counter:
         return doubt
@@ -512,9 +557,11 @@ def _with_counters(doubt: Trouble, event: Written, last_written: Written | None)
     return replace(doubt, hint=hint)
 
 
-def _refused_at_the_source(decision: Decision, promoted: Promoted, because: str) -> Decision | None:
-    """Return the refusal of a version that the source has rolled back to, or the error if that
-    cannot be determined. Return None if the source has not gone back.
+def _refusal_after_source_rollback(
+    decision: Decision, promoted: Promoted, because: str
+) -> Decision | None:
+    """Return the refusal of a version that the promotion's source has rolled back to, or the error
+    if that cannot be determined. Return None if the source has not been rolled back.
     """
     try:
         went_back = promoted.went_back()
@@ -525,14 +572,19 @@ def _refused_at_the_source(decision: Decision, promoted: Promoted, because: str)
     return replace(decision, judged=Verdict("refuse", "not-newer", because))
 
 
-def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Situation) -> Move:
-    """Return the move that keeps a build back and remembers it, or a refusal if the build is older
-    than the one that is already deferred.
+def _deferred_move(
+    decision: Decision, offered_version: Written, hold: Hold, situation: Situation
+) -> Move:
+    """Return the move for an offered version that a hold or a freeze keeps back: nothing is
+    written, and the state file remembers the version.
+
+    The version is refused if it is older than the one that is already kept back (the deferred
+    build).
     """
     sub = situation.subscription
     deferred = situation.memory.deferred
-    if deferred and deferred.version != event.version:
-        why = why_older(event, deferred, sub.policy, situation.facts.ancestry)
+    if deferred and deferred.version != offered_version.version:
+        why = why_older(offered_version, deferred, sub.policy, situation.facts.ancestry)
         if why:
             because = f"{hold_text(hold)}; {deferred.version} is already waiting, and {why}"
             return Move(replace(decision, judged=Verdict("refuse", "superseded", because)))
@@ -541,10 +593,12 @@ def _deferred_move(decision: Decision, event: Written, hold: Hold, situation: Si
         end = "the first run after the freeze will write it"
     else:
         end = f"image-update release {sub.application.key} ends the hold and writes it"
-    verdict = Verdict("defer", "held", f"{hold_text(hold)}; {event.version} is waiting: {end}")
-    memory = replace(situation.memory, deferred=event)
+    verdict = Verdict(
+        "defer", "held", f"{hold_text(hold)}; {offered_version.version} is waiting: {end}"
+    )
+    memory = replace(situation.memory, deferred=offered_version)
     remember = Remember(memory) if memory != situation.memory else None
-    return Move(replace(decision, judged=verdict), event.build, remember, hold=hold)
+    return Move(replace(decision, judged=verdict), offered_version.build, remember, hold=hold)
 
 
 def stops_in_any_mode(error: TaskError) -> bool:

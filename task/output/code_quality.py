@@ -18,16 +18,16 @@ _SEVERITIES = {"error": "major", "warning": "minor"}
 
 
 def code_quality(report: Report) -> str:
-    """Return an issue for each version at its line, and an issue for each problem that is not
-    covered by a version.
+    """Return the report as JSON: an issue for each version that was judged, and one for each
+    problem that no version's issue mentions.
     """
-    covered = {
+    covered_by_versions = {
         (decision.subscription.application.key, decision.because) for decision in report.decisions
     }
     other_problems = [
         problem
         for problem in report.problems
-        if (problem.application, problem.message) not in covered
+        if (problem.application, problem.message) not in covered_by_versions
     ]
     issues = [_issue_of_decision(decision) for decision in report.decisions]
     issues += [_issue_of_problem(problem) for problem in other_problems]
@@ -43,7 +43,7 @@ def code_quality(report: Report) -> str:
 
 
 def _issue_of_decision(judged: Judged) -> dict[str, Any]:
-    """Return the issue for a decision about a version."""
+    """Return the issue for the decision about a version, at the version's line."""
     sub = judged.subscription
     versions = " → ".join(filter(None, (current(judged), judged.candidate.version)))
     sentences = (
@@ -64,9 +64,10 @@ def _issue_of_problem(problem: Problem) -> dict[str, Any]:
 
 
 def _issue(sentences: tuple[str, ...], rule: str, severity: str, place: str) -> dict[str, Any]:
-    """Return an issue, without a fingerprint. `place` is `file:line`, or "" if it is unknown.
+    """Return an issue, without a fingerprint.
 
-    GitLab requires a path and a line.
+    `place` is `file:line`, or "" if it is unknown. Because GitLab requires a path and a line, an
+    unknown place becomes line 1 of the repository.
     """
     path, _, line = place.rpartition(":")
     description = "; ".join(filter(None, sentences))

@@ -24,10 +24,11 @@ WIDEST = 160  # columns; longer lines are hard to read
 
 
 def stdout_console(environ: Mapping[str, str]) -> Console | None:
-    """Return the console that renders results for stdout, or None for plain text.
+    """Return a console that renders results for stdout, or None if stdout gets plain text.
 
-    FORCE_COLOR and CLICOLOR_FORCE request colors in CI logs that support them. "0" means no, and
-    NO_COLOR wins.
+    Without a terminal, there is a console only if FORCE_COLOR or CLICOLOR_FORCE requests colors,
+    for CI logs that support them, and NO_COLOR does not forbid them. The console writes to memory
+    (see `_memory_stream`).
     """
     wants_colors = _are_colors_forced(environ) and not environ.get("NO_COLOR")
     if not wants_colors and not is_terminal(sys.stdout, environ):
@@ -52,7 +53,7 @@ def plain_console() -> Console:
 
 
 def _memory_stream(encoding: str) -> TextIO:
-    """Return a stream in memory. `write_stdout` writes the output that a console has captured.
+    """Return a stream in memory, for a console whose output is only captured.
 
     On the real stdout, rich writes an empty string even while it captures, which fails on a full
     disk. rich also exits if the reader of a pipe is gone.
@@ -71,7 +72,10 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 
 
 def _are_colors_forced(environ: Mapping[str, str]) -> bool:
-    """Return whether a variable requests colors even without a terminal."""
+    """Return whether FORCE_COLOR or CLICOLOR_FORCE requests colors even without a terminal.
+
+    "0" requests nothing.
+    """
     for variable in ("FORCE_COLOR", "CLICOLOR_FORCE"):
         if environ.get(variable, "0") not in ("", "0"):
             return True
@@ -84,7 +88,7 @@ def console_of(
     *,
     file: TextIO | None = None,
 ) -> Console:
-    """Return a console as wide as `stream`.
+    """Return a console as wide as the terminal `stream`, or 80 columns wide if that is unknown.
 
     It uses the terminal's own color palette, which is readable on light and dark backgrounds. It
     writes to `file` if that is set, else to `stream`.
@@ -111,7 +115,8 @@ def _chosen_columns(environ: Mapping[str, str]) -> int:
     """
     columns = environ.get("COLUMNS", "")
     is_number = columns.isascii() and columns.isdigit()
-    if not is_number or len(columns) >= len("10000"):
+    is_plausible = is_number and len(columns) < len("10000")
+    if not is_plausible:
         return 0
     return int(columns)
 
@@ -134,10 +139,10 @@ def _console(**options: Any) -> Console:
 
 
 def write_stdout(text: str, *, commands: bool = False) -> OSError | None:
-    """Write text to stdout. Return the error if writing fails.
+    """Write text to stdout. Return the error if writing fails, else None.
 
-    `commands` means that the text contains our own commands for a CI system. Otherwise, any
-    commands in it are made harmless.
+    Text that looks like a command for a CI system is made harmless, unless `commands` says that the
+    text contains our own commands. After an error, the rest of stdout is discarded.
     """
     if not commands:
         text = harmless(text)
@@ -164,10 +169,10 @@ def say(text: str, *, commands: bool = False) -> None:
 
 
 def say_lines(parts: Iterable[str]) -> None:
-    """Write parts that consist of whole lines to stdout. Each part is written before the next is
-    created.
+    """Write parts that consist of whole lines to stdout. Each part is written before the next one
+    is created.
 
-    Raises `UsageError`, like `say`.
+    Raises `UsageError` if writing fails, unless the reader has closed the pipe (`| head`).
     """
     for part in parts:
         error = write_stdout(part)

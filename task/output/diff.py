@@ -22,7 +22,10 @@ _ESCAPES = {
 
 
 def unified_diff(before: Files, after: Files) -> str:
-    """Return the diff from `before` to `after` for all files in `after`, ordered by path."""
+    """Return the diff from `before` to `after` for all files in `after`, ordered by path.
+
+    A file in `after` without a mode is deleted.
+    """
     parts: list[str] = []
     for path in sorted(after):
         old = before.get(path)
@@ -36,12 +39,13 @@ def unified_diff(before: Files, after: Files) -> str:
         elif is_deleted:
             parts.append(f"deleted file mode {old.mode}\n")
 
-        end = "\t" if " " in path else ""  # a tab marks the end of a name that contains spaces
+        # A tab marks the end of a name that contains spaces.
+        end_of_name = "\t" if " " in path else ""
         lines = diff(
             _lines(old.text if old else ""),
             _lines(new.text),
-            fromfile="/dev/null" if old is None else old_name + end,
-            tofile="/dev/null" if is_deleted else new_name + end,
+            fromfile="/dev/null" if old is None else old_name + end_of_name,
+            tofile="/dev/null" if is_deleted else new_name + end_of_name,
             n=CONTEXT,
         )
         for line in lines:
@@ -52,8 +56,10 @@ def unified_diff(before: Files, after: Files) -> str:
 
 
 def diff_lines(diff: str) -> Iterator[tuple[str, str]]:
-    """Yield each line of a unified diff with its kind: "file", "hunk", "add", "del",
-    or "" for context.
+    """Yield each line of a unified diff as its kind and its text.
+
+    The kind is "file" for a line of a file's header, "hunk" for the first line of a hunk, "add",
+    "del", or "" for context.
     """
     kind_by_start = {"+": "add", "-": "del", "@": "hunk"}
     # In a hunk, a removed line may start with `--- `, like a header.
@@ -73,16 +79,18 @@ def _path_quoted(name: str) -> str:
     """
 
     def escape(match: re.Match[str]) -> str:
+        """Return the matched character as an escape sequence in C, such as an octal code."""
         character = match[0]
         octal_code = f"{ord(character):03o}"
         return f"\\{_ESCAPES.get(character, octal_code)}"
 
     escaped = _ODD.sub(escape, name)
-    return name if escaped == name else f'"{escaped}"'
+    has_escapes = escaped != name
+    return f'"{escaped}"' if has_escapes else name
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines in a file's text.
+    """Return the lines in a file's text, each with its line feed. The last line may have none.
 
     As in Git, only a line feed ends a line. `str.splitlines` also splits at other characters.
     """

@@ -62,8 +62,7 @@ class Log:
         hint: str,
         place: str = "",
     ) -> None:
-        """Write a line with a location, a problem, and a fix. On a terminal, the fix is on a
-        separate line.
+        """Write a line about a problem, with its location (`where`), and the fix (`hint`).
 
         `place` is the `file:line` in the workspace to which GitHub attaches the problem.
         """
@@ -96,7 +95,7 @@ class TextFormatter(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the lines.
+        """Return the record as text, with the fix if it has one.
 
         A traceback, which may quote untrusted text, is the same in every log format.
         """
@@ -118,7 +117,8 @@ class GitHubFormatter(TextFormatter):
     """Formats lines so that GitHub's runner turns them into annotations."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
-        """Return `::warning::what happened%0A  fix: what to do`.
+        """Return a sentence and its fix as a GitHub annotation, such as
+        `::warning::what happened%0A  fix: what to do`.
 
         The runner decodes `%` sequences and shows two lines.
         """
@@ -126,7 +126,8 @@ class GitHubFormatter(TextFormatter):
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return `::warning file=apps/web.yaml,line=7,title=argocd/web::…`.
+        """Return the record as a GitHub annotation, such as
+        `::warning file=apps/web.yaml,line=7,title=argocd/web::…`.
 
         A record without a title becomes an annotation without properties. Info lines are not
         annotations, except for a notice.
@@ -142,6 +143,7 @@ class GitHubFormatter(TextFormatter):
         place = str(getattr(record, "place", ""))
         file, _, line_number = place.rpartition(":")
         annotation = properties(title, file, int(line_number) if file else 0)
+        # Only the first one is our own prefix: the text after it may contain the same characters.
         return line.replace(f"::{level}::", f"::{level} {annotation}::", 1)
 
 
@@ -169,7 +171,9 @@ class JsonFormatter(TextFormatter):
     """Formats each line as a JSON object, with `msg` and `fix` unmodified."""
 
     def line(self, level: str, sentence: str, hint: str) -> str:
-        """Return `{"time": …, "level": "warning", "msg": …, "fix": …}`."""
+        """Return a sentence and its fix as a JSON object, such as
+        `{"time": …, "level": "warning", "msg": …, "fix": …}`.
+        """
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         record = {
             "time": now,

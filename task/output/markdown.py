@@ -14,14 +14,14 @@ from task.output.words import (
     JSON,
     Line,
     exit_words,
+    is_only_prediction,
     lines,
-    others,
     outcome,
     own_commits,
-    parted,
+    problems_outside_lines,
     requests,
+    shown_and_folded_lines,
     waiting_words,
-    would_be,
 )
 from task.text import counted, printable, printable_lines
 from task.urls import without_login
@@ -56,20 +56,25 @@ ALWAYS = (
 
 
 def builds(rows: Sequence[Row], room: int) -> str:
-    """Return a table of builds with as many rows as fit in `room` characters, and the number of
-    omitted rows.
+    """Return a Markdown table of builds with as many rows as fit in `room` characters. If rows are
+    omitted, a sentence below the table says how many.
+
+    There must be at least one row.
     """
     cells_per_row = [_cells(row) for row in rows]
-    all_columns = list(cells_per_row[0])
-    empty_columns = [name for name in all_columns if not any(row[name] for row in cells_per_row)]
-    columns = [name for name in all_columns if name in ALWAYS or name not in empty_columns]
+    columns = []
+    for name in cells_per_row[0]:
+        has_value = any(cells[name] for cells in cells_per_row)
+        if has_value or name in ALWAYS:
+            columns.append(name)
 
     heading = [_table_line(columns), _table_line(["---"] * len(columns))]
-    remaining = room - sum(map(len, heading)) - 60  # for the last sentence
+    room_for_sentence = 60  # about omitted rows
+    remaining = room - sum(map(len, heading)) - room_for_sentence
     lines = []
     for cells in cells_per_row:
         line = _table_line([cells[column] for column in columns])
-        remaining -= len(line) + 1
+        remaining -= len(line) + 1  # with its line break
         if remaining < 0:
             break
         lines.append(line)
@@ -108,8 +113,9 @@ def folded(title: str, text: str, *, html: bool = True) -> str:
 
 
 def code(text: str) -> str:
-    """Return the text as code, with `?` for characters that are invisible
-    or would end the code or the cell.
+    """Return untrusted text as Markdown code on one line, shortened if it is long.
+
+    Characters that are invisible, or that would end the code or the table cell, become `?`.
     """
     line = " ".join(printable(text).split())
     if not line:
@@ -124,9 +130,10 @@ def code(text: str) -> str:
 
 
 def link(url: str, name: str = "") -> str:
-    """Return a link to an HTTP address.
+    """Return a Markdown link to an HTTP address, with this name, else with the end of the address.
 
-    Anything else is returned as code, because it may start a program on the reader's computer.
+    Any other address is returned as code, because it may start a program on the reader's computer.
+    An address that is too long is returned as code, too.
     """
     if not url.startswith(("https://", "http://")):
         return code(url)
@@ -136,11 +143,12 @@ def link(url: str, name: str = "") -> str:
         return code(address)
 
     # The last two parts of a path, with short commit hashes, are enough for a reader, such as
-    # `commit/0123456789ab` or `runs/42`.
+    # `commit/0123456789ab` or `runs/42`. A full hash has 40 or 64 characters.
     _, _, host_and_path = safe_address.partition("://")
     last_parts = host_and_path.rstrip("/").split("/")[-2:]
     short_parts = [part[:12] if len(part) in (40, 64) else part for part in last_parts]
-    return f"[{code(name or '/'.join(short_parts))}]({safe_address})"
+    text = code(name or "/".join(short_parts))
+    return f"[{text}]({safe_address})"
 
 
 def _percent_encoded(match: re.Match[str]) -> str:
@@ -162,23 +170,26 @@ MOST = 20  # images, commits, waiting builds, and problems
 
 
 def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = False) -> str:
-    """Return the report in at most `longest` characters: numbers first, then failures, holds, and
-    changes.
+    """Return the report as Markdown, in at most `longest` characters: numbers first, then a table
+    of failures, holds (builds that were kept back), and changes.
 
-    Decisions without a change are folded. Diffs are included only for people who can read the
-    repository.
+    Decisions without a change are in a second table, which is folded (shown only on demand). Set
+    `diffs` only if everyone who reads the summary can read the repository, too.
     """
-    shown_lines, folded_lines, title = parted(lines(report))
+    shown_lines, folded_lines, title = shown_and_folded_lines(lines(report))
     images = ", ".join(code(image["reference"]) for image in report["images"][:MOST])
     heading = f"### Image Update: {outcome(report, code)}"
     command = " · ".join(filter(None, (images, code(report["command"]), exit_words(report))))
-    commits_and_problems = "\n".join([*_commit_list(report), *_problems(others(report))])
+    commits_and_problems = "\n".join(
+        [*_commit_list(report), *_problems(problems_outside_lines(report))]
+    )
     last_line = " · ".join(_circumstances(report))
 
     # These parts are always complete. The table comes first for the remaining room, then the
     # folded table, and then the diffs.
     complete_parts = (heading, command, commits_and_problems, last_line)
-    room = longest - sum(map(len, complete_parts)) - 6 * len("\n\n")  # six parts, besides the diffs
+    room_for_breaks = 6 * len("\n\n")  # after each of the six parts, besides the diffs
+    room = longest - sum(map(len, complete_parts)) - room_for_breaks
     checks = report["command"] == "check"
     rows = [_decision_row(line, with_files=checks) for line in shown_lines]
     table = builds(rows, room) if rows else ""
@@ -187,7 +198,8 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
     folded_table = ""
     if folded_lines and room > LEAST:
         rows = [_decision_row(line, with_files=checks) for line in folded_lines]
-        folded_table = folded(title, builds(rows, room - 100), html=html)
+        room_for_title = 100
+        folded_table = folded(title, builds(rows, room - room_for_title), html=html)
     room -= len(folded_table)
 
     diff_sections = _diff_sections(report, room) if diffs else []
@@ -204,7 +216,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
-    """Return the sections with the commits' diffs, as far as there is room for them."""
+    """Return a section for each commit with a diff, which has the diff if there is room for it."""
     sections = []
     for commit in report["commits"][:MOST]:
         diff = commit.get("diff")
@@ -216,7 +228,9 @@ def _diff_sections(report: JSON, room: int) -> list[str]:
 
 
 def _circumstances(report: JSON) -> list[str]:
-    """Return the parts of the last line: the source, the time, and whether anything was written."""
+    """Return the parts of the summary's last line: the source, the pipeline run, the time, the
+    commits that `check` compares, and whether nothing was written.
+    """
     parts = []
     if report.get("source"):
         parts.append(f"Built from {link(report['source'])}")
@@ -227,7 +241,7 @@ def _circumstances(report: JSON) -> list[str]:
         parts.append(f"as of {_time(timings['started'])}")
     if report.get("base") and report.get("head"):  # of `check`
         parts.append(f"{code(report['head'][:12])} against {code(report['base'][:12])}")
-    if would_be(report):
+    if is_only_prediction(report):
         parts.append("nothing was written")
     return parts
 
@@ -236,7 +250,9 @@ LEAST = 500  # characters; a folded table without room for any rows is omitted
 
 
 def _decision_row(line: Line, *, with_files: bool) -> Row:
-    """Return the row for a decision. A version that is not written is shown with the image."""
+    """Return the table's row for a decision. If the version does not change, the candidate that is
+    not written is shown with the image.
+    """
     image = line.image if line.new else f"{line.image} {line.offered}".rstrip()
     return Row(
         decision=line.word,
@@ -251,7 +267,9 @@ def _decision_row(line: Line, *, with_files: bool) -> Row:
 
 
 def _commit_list(report: JSON) -> list[str]:
-    """Return list items for the commits, the requests, and the builds that were waiting."""
+    """Return Markdown list items for the commits, the pull requests, and the builds that were
+    waiting on a head branch.
+    """
     items = []
     for commit in own_commits(report):
         if not commit["commit"]:
@@ -269,7 +287,7 @@ def _commit_list(report: JSON) -> list[str]:
 
 
 def _problems(problems: Sequence[JSON]) -> list[str]:
-    """Return list items for errors and warnings."""
+    """Return Markdown list items for these errors and warnings."""
     lines = []
     for problem in problems[:MOST]:
         words = [f"- {problem['severity']}:"]
@@ -285,7 +303,9 @@ def _problems(problems: Sequence[JSON]) -> list[str]:
 
 
 def _diff(commit: JSON, diff: str, room: int) -> str:
-    """Return a section with the commit's diff, or only a list item if there is no room for it."""
+    """Return a folded section (shown only on demand) with a commit's diff, or only a list item if
+    the diff has more than `room` characters.
+    """
     # The fence is longer than any run of backticks in the diff, so that the diff cannot end the
     # block.
     longest_run = max(map(len, re.findall("`+", diff)), default=0)

@@ -77,24 +77,25 @@ class _Families(Collector):
 
 
 def write_metrics(report: Report, path: str, seconds: float) -> None:
-    """Replace the file at `path` with metrics that include this run, which took `seconds`.
+    """Replace the metrics file at `path` with one that includes this run, which took `seconds`.
 
-    Raises `OSError`.
+    Counters continue from the existing file, if it is readable. Raises `OSError` if the file cannot
+    be written.
     """
     path = os.path.realpath(path)  # so that a link stays a link
-    before = ""
+    text_before = ""
     with suppress(OSError):  # the file does not exist yet, or is writable but not readable
         if os.path.isfile(path) and os.path.getsize(path) <= _LARGEST:
-            before = read_text(path, errors="replace")
+            text_before = read_text(path, errors="replace")
 
     registry = metrics(
         report,
         seconds=seconds,
         now=time.time(),
-        before=before,
+        before=text_before,
     )
-    # a pipe or a device cannot be replaced with a file
-    if os.path.exists(path) and not os.path.isfile(path):
+    is_pipe_or_device = os.path.exists(path) and not os.path.isfile(path)
+    if is_pipe_or_device:  # it cannot be replaced with a file
         with open(path, "wb") as stream:
             stream.write(generate_latest(registry))
         return
@@ -123,7 +124,8 @@ def metrics(report: Report, *, seconds: float, now: float, before: str = "") -> 
 def _samples_of_run(report: Report, *, seconds: float, now: float) -> dict[str, Samples]:
     """Return the samples of one run, by family, except for the time of the last success.
 
-    The parameters are the same as for `metrics`.
+    A family is one metric, such as "runs_total". Its samples are values, each with the values of
+    the family's labels. The run took `seconds` and ended at `now` (Unix time).
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
@@ -163,15 +165,18 @@ def _families(
     samples_of_run: Mapping[str, Samples],
     earlier_samples: Mapping[str, Samples],
 ) -> list[Metric]:
-    """Return the families that have samples. Counters continue from the earlier samples."""
+    """Return the families (metrics) that have samples. Counters continue from the earlier samples.
+
+    Both parameters have the samples of each family, by the values of its labels.
+    """
     families: list[Metric] = []
     for name, (kind, description, labels) in FAMILIES.items():
         family_type = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
         family = family_type(PREFIX + name, description, labels=labels)
         samples = samples_of_run[name]
-        earlier = earlier_samples.get(name, {}) if kind == "counter" else {}
-        for label_values in sorted(samples.keys() | earlier.keys()):
-            value = samples.get(label_values, 0) + earlier.get(label_values, 0)
+        values_before = earlier_samples.get(name, {}) if kind == "counter" else {}
+        for label_values in sorted(samples.keys() | values_before.keys()):
+            value = samples.get(label_values, 0) + values_before.get(label_values, 0)
             family.add_metric(label_values, value)
         if family.samples:
             families.append(family)
@@ -179,7 +184,9 @@ def _families(
 
 
 def _samples_to_continue(text: str) -> Mapping[str, Samples]:
-    """Return the counters in the previous file, and the time of the last success.
+    """Return the values in the text of the previous metrics file that the next one continues from:
+    the counters, and the time of the last success. They are grouped by family, and then by the
+    values of the family's labels.
 
     Other lines are ignored.
     """
@@ -199,7 +206,11 @@ def _samples_to_continue(text: str) -> Mapping[str, Samples]:
 
 
 def _is_to_continue(name: str, sample: Sample) -> bool:
-    """Return whether the next file needs a sample of the family with this name."""
+    """Return whether the next metrics file continues from this sample of the family `name`.
+
+    This is the case for counters and for the time of the last success, but not for a sample with
+    unexpected labels or an impossible value.
+    """
     kind, _description, labels = FAMILIES.get(name, ("", "", ()))
     is_continued = kind == "counter" or name == _LAST_SUCCESS
     has_its_labels = sample.labels.keys() == set(labels)

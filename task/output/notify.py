@@ -27,12 +27,13 @@ Log = Callable[[str, str], None]
 
 
 def check_url(url: str, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` for a URL that cannot receive events.
+    """Raise `UsageError` if `url`, the value of `--cloudevent-url`, cannot receive events.
 
-    Call this before doing any work.
+    It must be an https or http URL without credentials. With a token, it must not be an http URL of
+    another host.
     """
     parts = split(url)
-    is_web_address = parts.scheme in ("https", "http") and parts.host
+    is_web_address = parts.scheme in ("https", "http") and parts.host != ""
     has_odd_characters = not url.isprintable() or " " in url
     if not is_web_address or has_odd_characters:
         raise UsageError(
@@ -46,7 +47,8 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
             hint=hint,
         )
     has_token = environ.get(TOKEN, "").strip() != ""
-    if has_token and parts.scheme == "http" and not is_loopback(parts.host):
+    is_unencrypted = parts.scheme == "http" and not is_loopback(parts.host)
+    if has_token and is_unencrypted:
         raise UsageError(
             f"--cloudevent-url: {TOKEN} would be sent unencrypted",
             hint="use https, or no token",
@@ -54,7 +56,8 @@ def check_url(url: str, environ: Mapping[str, str]) -> None:
 
 
 def count_run(report: Report, path: str, seconds: float, log: Log) -> None:
-    """Write the metrics.
+    """Add this run, which took `seconds`, to the metrics file at `path`. If the file cannot be
+    written, log a warning.
 
     Call this inside `shutdown.shield`: a signal must not interrupt the imports or the writing.
     """
@@ -75,12 +78,11 @@ def send_events(
     environ: Mapping[str, str],
     log: Log,
 ) -> None:
-    """Send an event to the receiver's URL for each commit that landed.
+    """Send an event to the receiver's URL for each commit that landed (that is, was pushed). If
+    that fails, log a warning.
 
-    Call this inside `shutdown.shield`.
-
-    `source` is the pipeline run. The authorities in `ca_file` are trusted in addition to the
-    system's.
+    Call this inside `shutdown.shield`. `source` is the pipeline run. The certificate authorities in
+    `ca_file` are trusted in addition to the system's.
     """
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     events = cloud_events(report, source, now)
@@ -122,7 +124,10 @@ def send_events(
 
 
 def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) -> Http:
-    """Return the client for an events receiver. Raises `OSError` if `ca_file` is unreadable."""
+    """Return the HTTP client for a receiver of events, which sends the token if one is set.
+
+    Raises `OSError` if `ca_file` is unreadable.
+    """
     token = Secret(environ.get(TOKEN, "").strip())
     return Http(
         url,
@@ -140,7 +145,9 @@ def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) 
 
 
 def _authorities(path: str) -> str:
-    """Return the PEM text in a file, or in all files of a folder, or "" without a path."""
+    """Return the certificates in a file, or in all files of a folder, as PEM text. Return "" for
+    the path "".
+    """
     if not path:
         return ""
     paths = [path]
@@ -163,20 +170,26 @@ _MOST = 200  # files and changes in one event, because brokers accept at most 64
 
 
 def cloud_events(report: Report, source: str, now: str) -> tuple[dict[str, Any], ...]:
-    """Return one event for each commit that landed.
+    """Return one event, as data for JSON, for each commit that this run pushed.
 
-    `source` is the pipeline run, and `now` is RFC 3339.
+    Commits on the memory branch, which has holds and waiting builds, are left out. `source` is the
+    pipeline run, and `now` is RFC 3339.
     """
     events = []
     for commit in report.commits:
-        if not commit.commit or commit.already_there or commit.remembers:
+        is_pushed = bool(commit.commit) and not commit.already_there
+        if not is_pushed or commit.remembers:
             continue
         events.append(_cloud_event(report, commit, source or NOBODY, now))
     return tuple(events)
 
 
 def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[str, Any]:
-    """Return the event for one commit, as data for JSON."""
+    """Return the event for one commit, as data for JSON.
+
+    A commit on the base branch is a merged change, and a commit on any other branch is a proposed
+    one. `source` is the pipeline run, and `now` is RFC 3339.
+    """
     repo = without_login(commit.repo)
     subject = commit.pull_request or str(commit.commit)
     # The same commit always has the same ID, so that consumers can detect duplicate events.
@@ -237,7 +250,10 @@ def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[
 
 
 def _is_in_commit(decision: Decision, commit: Commit) -> bool:
-    """Return whether the commit has this update. A decision's branches may be unknown."""
+    """Return whether the commit has the update that was decided.
+
+    A decision's branches may be unknown (""). Then, they are not compared.
+    """
     sub = decision.subscription
     if decision.verdict != "update" or sub.repo != commit.repo:
         return False

@@ -30,7 +30,7 @@ HINT = "pass a file that --report or --output json wrote"
 
 
 def status(report: Report) -> str:
-    """Return the report's status: `updated`, `unchanged`, `refused` or `failed`."""
+    """Return the report's status: "updated", "unchanged", "refused", or "failed"."""
     # the exit code NOTHING_UPDATED only means that --require-update was set
     if report.exit not in (Exit.OK, Exit.NOTHING_UPDATED):
         return "failed"
@@ -47,14 +47,16 @@ def status(report: Report) -> str:
     if kind.by_hand and own_commits:
         return "updated"
 
-    is_refused = "refuse" in verdicts or "defer" in verdicts
-    if is_refused and "unchanged" not in verdicts:
+    has_refusal = "refuse" in verdicts or "defer" in verdicts
+    if has_refusal and "unchanged" not in verdicts:
         return "refused"
     return "unchanged"
 
 
 def counts(report: Report) -> dict[str, int]:
-    """Return the number of Applications, and the number of decisions with each verdict."""
+    """Return how many Applications were read ("applications"), how many have a decision
+    ("matched"), and how many decisions have each verdict, such as "updated".
+    """
     verdicts = [decision.verdict for decision in report.decisions]
     return {
         "applications": report.considered,
@@ -68,9 +70,9 @@ def counts(report: Report) -> dict[str, int]:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data. Absent values are None; only `diff` is omitted if absent.
+    """Return the report as plain data, in the form of `schemas/report.v1.json`.
 
-    The tests validate it against `schemas/report.v1.json`.
+    Absent values are None; only `diff` is omitted if absent.
     """
     timings = None
     if report.timings:
@@ -122,7 +124,7 @@ def indented_json(data: Mapping[str, Any] | Sequence[Any]) -> str:
 
 
 def report_of(text: str) -> Mapping[str, Any]:
-    """Parse a report. Raises `Malformed` for anything else.
+    """Return the JSON report in a text. Raises `Malformed` if the text is not a report.
 
     Unknown members are allowed, because a later version may have written the report.
     """
@@ -141,7 +143,7 @@ def current(decision: Judged) -> str | None:
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
-    """Return one element of `errors`."""
+    """Return a problem as one element of the JSON report's `errors`."""
     return {
         "application": problem.application or None,
         "rule": problem.rule,
@@ -159,7 +161,10 @@ def constraint_of(sub: Subscription) -> str | None:
 
 
 def _decision(decision: Decision | Unusable) -> dict[str, Any]:
-    """Return one element of `decisions`."""
+    """Return a decision as one element of the JSON report's `decisions`.
+
+    An `Unusable` is an entry whose annotations are wrong, so that parts of it are unknown.
+    """
     application = decision.subscription.application
     entry = decision.subscription.entry
     proof = None
@@ -197,7 +202,9 @@ def _decision(decision: Decision | Unusable) -> dict[str, Any]:
 
 
 def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
-    """Return a decision's repository, its base branch, and the branch that it writes."""
+    """Return the members of a decision's JSON about branches: its repository, its base branch, and
+    the branch that it writes (`head`).
+    """
     if decision.kind == "live":  # a live Application is not in Git
         return {
             "repository": None,
@@ -218,7 +225,7 @@ def _branches(decision: Decision | Unusable) -> dict[str, str | None]:
 
 
 def head_build_as_json(waited: HeadBuildRow) -> dict[str, Any]:
-    """Return one element of `waiting`."""
+    """Return a build that waits on a head branch as one element of the JSON report's `waiting`."""
     return {
         "application": waited.application,
         "alias": waited.alias or None,
@@ -232,7 +239,7 @@ def head_build_as_json(waited: HeadBuildRow) -> dict[str, Any]:
 
 
 def _commit_as_json(commit: Commit) -> dict[str, Any]:
-    """Return one element of `commits`."""
+    """Return a commit as one element of the JSON report's `commits`."""
     fields = {
         "repository": without_login(commit.repo),
         "branch": commit.branch,

@@ -13,9 +13,9 @@ from task.output.words import (
     commit_name,
     exit_words,
     lines,
-    others,
     outcome,
-    parted,
+    problems_outside_lines,
+    shown_and_folded_lines,
     waiting_words,
 )
 from task.text import counted, visible
@@ -52,7 +52,8 @@ OF_COMMITS = {
 
 
 def _text(value: object) -> Markup:
-    """Return a template value as text without markup, with control characters made visible.
+    """Return a template value as HTML text, with control characters made visible. A value that is
+    HTML already (`Markup`) stays as it is.
 
     `#` becomes a character reference, so that Azure's runner does not execute `##vso[…]` if the
     page is printed to the runner's log.
@@ -76,8 +77,8 @@ ENVIRONMENT.globals.update(marked=MARKED, counted=counted)
 
 
 def page(report: JSON) -> str:
-    """Return the page for a report from `report_of`."""
-    shown_lines, folded_lines, title_of_folded = parted(lines(report))
+    """Return the HTML page for a JSON report (see `report_of`), which may be an older one."""
+    shown_lines, folded_lines, title_of_folded = shown_and_folded_lines(lines(report))
     outcome_words = outcome(report)
     images = " ".join(image["reference"] for image in report["images"][:3])
     commits = [{**OF_COMMITS, **commit} for commit in report["commits"]]
@@ -90,7 +91,7 @@ def page(report: JSON) -> str:
         first=shown_lines,
         rest=folded_lines,
         folded=title_of_folded,
-        problems=others(report),
+        problems=problems_outside_lines(report),
         waiting_words=waiting_words,
         commit_name=commit_name,
         diff_lines=diff_lines,

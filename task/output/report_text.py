@@ -57,9 +57,10 @@ _REASON = 44  # minimum width of the reason column if it is next to the other co
 
 
 def table(report: JSON, console: Console) -> str:
-    """Render the JSON report for a console: failures and changes first, then the commits.
+    """Return the JSON report as text for a console: the decisions in a table, then the commits,
+    requests, and waiting builds. Only diffs can be wider than the console.
 
-    Only diffs can be wider than the console.
+    If the text is long, its first line, which has the result, is repeated at the end.
     """
     first_line = Text(printable(headline(report)), STYLES.get(report["status"], "bold"))
     text = rendered(console, first_line, *_grids(report, console))
@@ -75,14 +76,14 @@ def table(report: JSON, console: Console) -> str:
     if last_lines:
         text += rendered(console, _NOTHING, *last_lines)
 
-    is_long = text.count("\n") > 1 + AT_A_GLANCE
+    is_long = text.count("\n") > 1 + AT_A_GLANCE  # 1 is the first line
     if is_long:
         text += rendered(console, _NOTHING, first_line)
     return text
 
 
 def diff_text(diff: str, console: Console | None) -> str:
-    """Return a unified diff, with colors if there is a console."""
+    """Return a unified diff for printing, with colors if there is a console."""
     if console is None:
         return printable_lines(diff)
     with console.capture() as captured:
@@ -92,7 +93,7 @@ def diff_text(diff: str, console: Console | None) -> str:
 
 
 def rendered(console: Console, *parts: RenderableType) -> str:
-    """Render these parts as lines for a console."""
+    """Return these parts as text, laid out for a console, without spaces at the ends of lines."""
     with console.capture() as captured:
         console.print(Group(*parts))
     # rich fills cells with spaces
@@ -100,7 +101,9 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
-    """Yield each Application with its decisions, in columns as wide as the console allows."""
+    """Yield each Application's name and its decisions, in columns that are the same for all
+    Applications. Cells that do not fit side by side are put below.
+    """
     has_unicode = console.encoding.startswith("utf")
     rows_by_app: dict[str, list[_Cells]] = {}
     for line in lines(report):
@@ -114,13 +117,15 @@ def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
         yield _NOTHING
         yield Text(printable(app), "bold blue")
         for cells in rows:
+            cells_side_by_side = cells[: len(widths)]
+            cells_below = cells[len(widths) :]
             grid = Table.grid(padding=(0, 2))
             for width in widths:
                 grid.add_column(width=width, overflow="fold")
-            grid.add_row(*cells[: len(widths)])
+            grid.add_row(*cells_side_by_side)
             yield Padding(grid, (0, 0, 0, 2))
-            for cell_below in cells[len(widths) :]:
-                yield Padding(cell_below, (0, 0, 0, 6))
+            for cell in cells_below:
+                yield Padding(cell, (0, 0, 0, 6))
 
 
 # the verdict, image, version, and reason of one decision
@@ -128,7 +133,7 @@ _Cells = tuple[Text, Text, Text, Text]
 
 
 def _cells_of_line(line: Line, *, has_unicode: bool) -> _Cells:
-    """Return a decision's cells."""
+    """Return a decision's cells: its verdict, image, version, and reason."""
     symbols = SYMBOLS if has_unicode else MARKS
     arrow = "→" if has_unicode else "->"
     style = STYLES.get(line.verdict, "")
@@ -141,12 +146,13 @@ def _cells_of_line(line: Line, *, has_unicode: bool) -> _Cells:
 
 
 def _column_widths(rows: Sequence[_Cells], console: Console) -> list[int]:
-    """Return the widths of the cells that fit side by side. The other cells are put below.
+    """Return the widths of the columns that fit side by side in the console.
 
-    All cells fit, or all cells except the reason, or, on a narrow terminal, only the verdict.
+    These are all four columns, or all columns except the reason, or, on a narrow terminal, only the
+    verdict.
     """
     widths = []
-    for column in range(3):
+    for column in range(3):  # all columns except the reason, which gets the remaining width
         cell_widths = [cell_len(cells[column].plain) for cells in rows]
         widths.append(max(cell_widths, default=0))
     remaining = console.width - 8 - sum(widths)  # 8 is the indent plus two spaces between columns
@@ -168,7 +174,9 @@ def _reason(line: Line) -> Text:
 
 
 def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
-    """Yield the lines about a commit. A diff, if there is one, already shows the files."""
+    """Yield the lines about a commit: its name and place, the number of push attempts if it is not
+    1, and its files, unless there is a diff, which already shows them.
+    """
     name = commit_name(report, commit)
     yield Text.assemble((name, "bold magenta"), f" {printable(commit_words(commit))}")
     if commit["attempts"] > 1:
@@ -182,10 +190,10 @@ def _commit_lines(report: JSON, commit: JSON) -> Iterator[RenderableType]:
 
 
 def plain(report: JSON) -> str:
-    """Return the whole report as plain text.
+    """Return the whole JSON report as plain text.
 
     In a long log, the first or the last line is enough, because both have the whole result. Error
-    messages appear only in the log, with their fixes.
+    messages are left out, because the log has them, with their fixes.
     """
     first_line = headline(report)
     all_lines = [first_line, *_decision_lines(report), *_lines_about_commits(report)]
@@ -200,7 +208,9 @@ def plain(report: JSON) -> str:
 
 
 def _decision_lines(report: JSON) -> Iterator[str]:
-    """Yield one line for each decision, in aligned columns."""
+    """Yield one line for each decision in a JSON report, in aligned columns: the word for the
+    verdict, the Application, the image, the version, and the reason with the file.
+    """
     rows = []
     for line in lines(report):
         why = line.why
@@ -219,7 +229,9 @@ def _decision_lines(report: JSON) -> Iterator[str]:
 
 
 def _lines_about_commits(report: JSON) -> Iterator[str]:
-    """Yield a line for each commit, request, and build that was waiting."""
+    """Yield a line for each commit and pull request in a JSON report, and for each build that was
+    waiting on a head branch.
+    """
     for commit in own_commits(report):
         name = commit_name(report, commit)
         yield f"{name} {commit_words(commit)}: {and_more(commit['files'])}"
@@ -230,7 +242,9 @@ def _lines_about_commits(report: JSON) -> Iterator[str]:
 
 
 def commit_words(commit: JSON) -> str:
-    """Return a commit's page, if the Git host is known, and the commit's branch."""
+    """Return the text about where a commit is, such as `0123456789ab on main of
+    https://git.example/config`. It starts with the commit's page instead if that is known.
+    """
     url = commit.get("url")
     if url:
         return f"{url} on {commit['head']}"

@@ -58,15 +58,17 @@ def json_lines(status: Status) -> Iterator[str]:
     for start in range(0, len(status.images), _AT_ONCE):
         end = start + _AT_ONCE
         chunk = indented_json([_image_as_data(image) for image in status.images[start:end]])
+        # The chunk is a whole list. Only its elements are yielded, and one level deeper.
         elements = chunk.removeprefix("[\n").removesuffix("\n]")
         indented_elements = elements.replace("\n", "\n  ")
-        comma = "," if end < len(status.images) else ""
+        has_next_chunk = end < len(status.images)
+        comma = "," if has_next_chunk else ""
         yield f"  {indented_elements}{comma}\n"
     yield f"  ]{after}\n"
 
 
 def _image_as_data(image_status: ImageStatus) -> dict[str, Any]:
-    """Return one element of `images`."""
+    """Return an image's status as one element of `images` in the JSON status."""
     sub = image_status.subscription
     is_live = image_status.kind == "live"  # a live Application is not in Git
     newest = image_status.newest
@@ -95,7 +97,7 @@ def _image_as_data(image_status: ImageStatus) -> dict[str, Any]:
 
 
 def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
-    """Return an image's `hold`."""
+    """Return an image's hold (what stops its updates) as its member `hold` in the JSON status."""
     request = image_status.ends_with
     return {
         "reason": without_logins(hold.reason),
@@ -108,7 +110,9 @@ def _hold_as_data(hold: Hold, image_status: ImageStatus) -> dict[str, Any]:
 
 
 def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
-    """Return an image's `deferred`: the build that waits, and the time since when it waits."""
+    """Return an image's member `deferred` in the JSON status: the build that a hold keeps back, and
+    the time since when it waits.
+    """
     if image_status.deferred is None:
         return None
     version = _version(image_status.deferred.tag, image_status.deferred.digest)
@@ -116,7 +120,7 @@ def _deferred_as_data(image_status: ImageStatus) -> dict[str, Any] | None:
 
 
 def _request_as_data(request: OpenRequest) -> dict[str, Any]:
-    """Return an image's `pull_request`."""
+    """Return a pull request as an image's member `pull_request` in the JSON status."""
     return {
         "url": request.url or None,
         "number": int(request.number) if request.number.isdecimal() else None,
@@ -126,7 +130,7 @@ def _request_as_data(request: OpenRequest) -> dict[str, Any]:
 
 
 def _build_as_data(build: PastBuild) -> dict[str, Any]:
-    """Return one element of an image's `builds`."""
+    """Return a build as one element of an image's `builds` in the JSON status."""
     return {
         **_version(build.tag, build.digest),
         "commit": build.commit,
@@ -167,7 +171,7 @@ DIGEST = 19  # characters of a digest that are enough to tell it from others
 
 
 def state(image_status: ImageStatus) -> str:
-    """Return the most important state of an image: one of `STATES`."""
+    """Return the most important state of an image: one of the keys of `STATES`, such as "held"."""
     if image_status.hold:
         return "held"
     if image_status.deferred:
@@ -194,7 +198,9 @@ def is_behind(image_status: ImageStatus) -> bool:
 
 
 def differs(image_status: ImageStatus) -> bool:
-    """Return whether all running images differ from the one in Git."""
+    """Return whether all running images differ from the one in Git. Return False if either is
+    unknown.
+    """
     if not image_status.in_git.version or not image_status.live:
         return False
     for running_image in image_status.live:
@@ -210,8 +216,8 @@ def ordered(status: Status) -> list[ImageStatus]:
 
 
 def note(image_status: ImageStatus) -> str:
-    """Return a short explanation of why an image is in its state, and what would happen to a
-    build.
+    """Return a short explanation of an image's state: the fact that its state is about, and what
+    would happen to a build, if `status` was asked about one.
     """
     label_of_state = STATES[state(image_status)]
     shown_labels = ("newest", "runs", "would be")  # the other facts are clear without their label
@@ -236,9 +242,9 @@ def says(image_status: ImageStatus) -> str:
 
 
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
-    """Yield the facts about an image, each with a label.
+    """Yield the facts about an image as pairs of a label and a text, such as "runs" and "v1.2".
 
-    Several facts may have the same label.
+    All but the first of the recent builds have the label "".
     """
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
@@ -271,7 +277,9 @@ def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
 
 
 def _held_by(image_status: ImageStatus, hold: Hold) -> str:
-    """Return why and for how long an image is on hold, and the request that ends the hold."""
+    """Return the text about the hold that stops an image's updates: why and for how long, and the
+    pull request that ends it when it is merged, if there is one.
+    """
     reason = without_logins(hold_text(hold)).removeprefix("held").lstrip(": ")
     words = f"{reason}{SCOPES[image_status.scope]}"
     request = image_status.ends_with
@@ -282,7 +290,9 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return the version that the next sync will deploy, and the place where it is written."""
+    """Return a label and a text for the fact which version is written, and where: in Git, or in the
+    live Application.
+    """
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
@@ -292,13 +302,14 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
 
 
 def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
-    """Return what a run would do, such as `updated: admitted: …`, without repeating a word.
+    """Return what a run would do, such as `updated: admitted: …`: a word for the verdict, its rule,
+    and its reason. If two of them are the same, the word appears only once.
 
     `overridden_by` is the Application or alias that would write a refused image anyway.
     """
     word = _WOULD_BE[verdict.verdict]
     because = without_logins(verdict.because)
-    if verdict.verdict == "defer":  # nothing has happened yet
+    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense, once
         because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
     if overridden_by:
         return (
@@ -313,7 +324,7 @@ def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
 
 
 def rules(image_status: ImageStatus) -> str:
-    """Return an entry's rules for accepting tags."""
+    """Return the rules for an image's tags and updates, such as `semver ~1.2; pin-digest`."""
     sub = image_status.subscription
     policy = sub.policy
     constraint = constraint_of(sub) or ""
@@ -336,7 +347,9 @@ def rules(image_status: ImageStatus) -> str:
 
 
 def build_line(build: PastBuild) -> str:
-    """Return a build as one line."""
+    """Return the text about one of an image's recent builds: its version, when and by whom it was
+    written, and the commit.
+    """
     version = _short_version(build.tag, build.digest)
     author = f"by {build.by}" if build.by else ""
     words = (version, build.at, build.commit[:12], author, build.event, build.pipeline_run)
@@ -344,7 +357,9 @@ def build_line(build: PastBuild) -> str:
 
 
 def summary(status: Status) -> str:
-    """Return the number of images in each state, and of errors and warnings."""
+    """Return a sentence with the number of images and Applications, and with the numbers of images
+    in each state, of errors, and of warnings.
+    """
     apps = {image_status.subscription.application.key for image_status in status.images}
     states = Counter(state(image_status) for image_status in status.images)
     severities = Counter(problem.severity for problem in status.problems)
@@ -365,27 +380,32 @@ def summary(status: Status) -> str:
 def _is_older(image_status: ImageStatus, tag: str) -> bool:
     """Return whether a tag is older than the one in Git.
 
-    If the rules do not admit the tag in Git, no tag is older.
+    If Git has no tag, or the rules do not admit it, no tag is older.
     """
     tag_in_git = image_status.in_git.tag
     policy = image_status.subscription.policy
-    if not tag_in_git or objection(tag_in_git, policy) is not None:
+    is_comparable = tag_in_git != "" and objection(tag_in_git, policy) is None
+    if not is_comparable:
         return False
     return bool(rules_of(policy).older(tag, tag_in_git))
 
 
 def _is_the_one_in_git(image_status: ImageStatus, image: Image) -> bool:
-    """Return whether an image is the one in Git, as far as both are known."""
+    """Return whether an image is the one in Git, or may be the same one.
+
+    Digests are compared if both are known, else tags. If they cannot be compared, it may be the
+    same.
+    """
     in_git = image_status.in_git
     if in_git.digest and image.digest:
         return in_git.digest == image.digest
     if in_git.tag == image.tag or not image.tag:
         return True
-    return not in_git.tag and in_git.digest != ""  # only the digest is in Git
+    return in_git.tag == "" and in_git.digest != ""  # only the digest is in Git
 
 
 def _short_version(tag: str, digest: str) -> str:
-    """Return tag@digest, or the one that is known, with a short digest."""
+    """Return `tag@digest` with a short digest, or only the tag or the digest if the other is ""."""
     short_digest = f"{digest[:DIGEST]}…" if len(digest) > DIGEST else digest
     return "@".join(filter(None, (tag, short_digest)))
 
@@ -415,8 +435,9 @@ STYLES = {
 
 
 def plain(status: Status, *, brief: bool = False) -> str:
-    """Render the status as plain text: one line for each image and, unless `brief`, the facts below
-    it.
+    """Return the status as plain text: one line for each image, and a summary at the end.
+
+    Unless `brief`, the facts about each image are below its line.
     """
     lines: list[str] = []
     for image_status in ordered(status):
@@ -429,7 +450,11 @@ def plain(status: Status, *, brief: bool = False) -> str:
 
 
 def table(status: Status, console: Console, *, brief: bool = False) -> str:
-    """Render the status for a console, like `plain`. No line is wider than the console."""
+    """Return the status as text for a console: one line for each image, and a summary at the end.
+    No line is wider than the console.
+
+    Unless `brief`, the facts about each image are below its line.
+    """
     symbols = SYMBOLS if console.encoding.startswith("utf") else MARKS
     images = ordered(status)
     rows: list[tuple[Text, ...]] = []
@@ -453,7 +478,9 @@ def table(status: Status, console: Console, *, brief: bool = False) -> str:
 
 
 def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, str]:
-    """Return the words of an image's line, which includes the note only if it is brief."""
+    """Return the words of an image's line: the Application, the image, the version in Git, and, if
+    `brief`, the note, else "".
+    """
     return (
         image_status.subscription.application.key,
         name(image_status),
@@ -485,7 +512,7 @@ PAGE_MARKS = {
 
 
 def page(status: Status) -> str:
-    """Render the page of a status."""
+    """Return the HTML page of a status."""
     # Imported late, because jinja2 uses 2 MB of a pod's memory, and most runs do not render a page.
     from task.output.report_page import render  # noqa: PLC0415
 

@@ -67,7 +67,9 @@ class Line(NamedTuple):
     file: str  # the changed file; for `check`, with the line
 
     def version(self, arrow: str = "→") -> str:
-        """Return the change, or the current version."""
+        """Return the versions, such as `1.1 → 1.2`, or only the current version if it does not
+        change. A candidate that is not written is added as "offered".
+        """
         change = f"{self.old} {arrow} {self.new}" if self.new else self.old
         return f"{change}, offered {self.offered}" if self.offered else change
 
@@ -78,14 +80,19 @@ class Line(NamedTuple):
 
     @property
     def why(self) -> str:
-        """Return the reason, with the rule if the word does not imply it."""
+        """The reason, such as `constraint: 2.0 is not allowed`.
+
+        It starts with the rule, except for an update or a deferred build.
+        """
         if self.verdict in ("update", "defer"):
             return self.because.removeprefix("held").lstrip(":; ") or self.rule
         return f"{self.rule}: {self.because}"
 
 
 def lines(report: JSON) -> list[Line]:
-    """Return the decisions: failures and changes first, then by Application and alias."""
+    """Return a line for each of the report's decisions, in the order of the verdicts in `VERDICTS`,
+    or, for `check`, in `CHECKED`: failures first. Otherwise, the report's order is kept.
+    """
     run = _run_of(report)
     order = list(CHECKED if run.checks else VERDICTS)
 
@@ -108,25 +115,25 @@ class _Run(NamedTuple):
 
 def _run_of(report: JSON) -> _Run:
     """Return the parts of a report that are needed for the decisions' lines."""
-    heads = set()
+    heads_with_request = set()
     for commit in report["commits"]:
         if commit["pull_request"]:
-            heads.add((commit["repository"], commit["head"]))
+            heads_with_request.add((commit["repository"], commit["head"]))
     hints = {}
     for error in report["errors"]:
         hints[error["application"], error["message"]] = error["hint"]
     return _Run(
-        dry=would_be(report),
+        dry=is_only_prediction(report),
         checks=report["command"] == "check",
         is_rollback=report["command"] == "rollback",
         has_one_image=len(report["images"]) == 1,
-        heads=heads,
+        heads=heads_with_request,
         hints=hints,
     )
 
 
 def _line_of(decision: JSON, run: _Run) -> Line:
-    """Return the line for a decision."""
+    """Return the line that shows a decision of this run to people."""
     verdict: str = decision["verdict"]
     shows_change = run.checks or verdict == "update"
     candidate = decision["candidate"] or ""
@@ -137,7 +144,9 @@ def _line_of(decision: JSON, run: _Run) -> Line:
     without_version = NO_VERSION if decision["target"] else NOT_READ
     old = decision["current"] or without_version
     # A reader already knows the version of a run's only image.
-    is_offer_known = verdict == "unchanged" or run.has_one_image or decision["candidate"] == old
+    is_candidate_known = verdict == "unchanged" or run.has_one_image
+    is_candidate_current = decision["candidate"] == old
+    shows_offer = not (shows_change or is_candidate_known or is_candidate_current)
     return Line(
         verdict=verdict,
         word=_word_of(decision, run),
@@ -145,7 +154,7 @@ def _line_of(decision: JSON, run: _Run) -> Line:
         image=f"{decision['alias']}={image}" if decision["alias"] else image,
         old=old,
         new=candidate if shows_change else "",
-        offered="" if shows_change or is_offer_known else candidate,
+        offered=candidate if shows_offer else "",
         rule=decision["rule"],
         because=f"{_source_words(decision)}{decision['because']}{_origin_words(decision)}",
         fix=fix,
@@ -161,7 +170,9 @@ def _file_of(decision: JSON) -> str:
 
 
 def _word_of(decision: JSON, run: _Run) -> str:
-    """Return the word for what happened, or would happen, to a candidate."""
+    """Return the word for what happened, or would happen, to a decision's candidate, such as
+    "updated" or "would update".
+    """
     verdict: str = decision["verdict"]
     if decision.get("overridden_by"):  # older reports do not have the member
         return OVERRIDDEN
@@ -181,22 +192,24 @@ def _word_of(decision: JSON, run: _Run) -> str:
 
 
 def _source_words(decision: JSON) -> str:
-    """Return the source of a promotion, to put before the reason, which may end with a command.
+    """Return the source of a promotion as the start of a reason, such as "from staging/web: ", or
+    "" for any other decision.
 
-    Older reports do not have the member.
+    Older reports do not have the member `from`.
     """
     return f"from {decision['from']}: " if decision.get("from") else ""
 
 
 def _origin_words(decision: JSON) -> str:
-    """Return a candidate's event and proof.
+    """Return the end of a reason: the candidate's event, its proof, and who writes the image
+    anyway, as far as they are known.
 
     Older reports do not have these members.
     """
     words = ""
     if decision.get("event"):
         words += f", {decision['event']}"
-    proof = proved(decision)
+    proof = proof_words(decision)
     if proof:
         words += f", proof: {proof}"
     overridden_by = decision.get("overridden_by")
@@ -205,8 +218,9 @@ def _origin_words(decision: JSON) -> str:
     return words
 
 
-def parted(all_lines: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
-    """Return the lines to show immediately, the folded lines, and the title for the folded lines.
+def shown_and_folded_lines(all_lines: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
+    """Return the lines to show at once, the lines to fold (to show only on demand), and the title
+    for the folded lines, such as "3 current, 1 skipped".
 
     If all lines could be folded, all are shown.
     """
@@ -219,19 +233,21 @@ def parted(all_lines: Sequence[Line]) -> tuple[list[Line], list[Line], str]:
     return shown_lines, folded_lines, title
 
 
-def others(report: JSON) -> list[JSON]:
-    """Return the errors and warnings that are not part of any line."""
-    in_lines = {(decision["application"], decision["because"]) for decision in report["decisions"]}
+def problems_outside_lines(report: JSON) -> list[JSON]:
+    """Return the report's errors and warnings that no decision's line already shows."""
+    shown_in_lines = {
+        (decision["application"], decision["because"]) for decision in report["decisions"]
+    }
     return [
         problem
         for problem in report["errors"]
-        if (problem["application"], problem["message"]) not in in_lines
+        if (problem["application"], problem["message"]) not in shown_in_lines
     ]
 
 
 def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
-    """Return the number of lines with each word, and the Applications that failed: `1 failed
-    (argocd/api), 2 updated`.
+    """Return the outcome of a run in a few words: the number of decisions with each word, and the
+    Applications that failed, such as `1 failed (argocd/api), 2 updated`.
 
     `named` escapes a name for the output format.
     """
@@ -244,28 +260,30 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
             text += _in_brackets(failed_apps, named)
         words.append(text)
 
-    errors = [problem for problem in others(report) if problem["severity"] == "error"]
+    errors = [
+        problem for problem in problems_outside_lines(report) if problem["severity"] == "error"
+    ]
     if errors:
-        after_failed = 1 if failed_apps else 0  # the number of failed lines comes first
-        words.insert(after_failed, _error_words(errors, named))
-    words += _commit_words(report, all_lines)
+        position = 1 if failed_apps else 0  # after the number of failed lines, which comes first
+        words.insert(position, _error_words(errors, named))
+    words += _words_for_other_commits(report, all_lines)
     return ", ".join(words) or nothing_decided(report)
 
 
-def _commit_words(report: JSON, all_lines: Sequence[Line]) -> Iterator[str]:
-    """Yield words for commits that are not part of any line."""
+def _words_for_other_commits(report: JSON, all_lines: Sequence[Line]) -> Iterator[str]:
+    """Yield words for commits that no decision's line mentions, such as the one of `hold`."""
     if report["command"] == "check":
         return
     has_update = any(line.verdict == "update" for line in all_lines)
     if report["status"] == "updated" and not has_update:
-        yield "would commit" if would_be(report) else "committed"
+        yield "would commit" if is_only_prediction(report) else "committed"
     # older reports do not have the member
     if any(commit.get("rollback") for commit in report["commits"]):
         yield "rolled back"
 
 
 def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
-    """Return the number of errors that are not part of any line, and their Applications."""
+    """Return the number of errors, and their Applications, such as `2 errors (argocd/api)`."""
     applications = dict.fromkeys(error["application"] for error in errors if error["application"])
     names = _in_brackets(applications, named) if applications else ""
     are_about_rollouts = all(error["rule"] == "rollout" for error in errors)
@@ -276,13 +294,18 @@ def _error_words(errors: Sequence[JSON], named: Callable[[str], str]) -> str:
 
 
 def _in_brackets(applications: Iterable[str], named: Callable[[str], str]) -> str:
-    """Return the first Applications' names in brackets. `named` escapes a name for the output."""
+    """Return Applications' names in brackets. `named` escapes a name for the output.
+
+    If there are many, only the first ones are named.
+    """
     names = [named(application) for application in applications]
     return f" ({and_more(names)})"
 
 
 def headline(report: JSON) -> str:
-    """Return the summary line: the image, the outcome, the exit code, and who has to act."""
+    """Return the summary line: the command, its images (or else its Applications), the outcome, the
+    exit code, and who has to act.
+    """
     subjects = [image["reference"] for image in report["images"]]
     if not subjects:
         applications = [decision["application"] for decision in report["decisions"]]
@@ -293,7 +316,7 @@ def headline(report: JSON) -> str:
     return f"{line}; {end}" if end else line
 
 
-def proved(decision: JSON) -> str:
+def proof_words(decision: JSON) -> str:
     """Return the proof of a decision's candidate, such as `signature; signer=…`, or ""."""
     proof = decision.get("proof") or {}
     return "; ".join(
@@ -302,7 +325,7 @@ def proved(decision: JSON) -> str:
 
 
 def exit_words(report: JSON) -> str:
-    """Return the exit code, and who has to act.
+    """Return the exit code, and who has to act, such as `exit code 4 (for the platform team)`.
 
     The result is "" for success, because an output that cannot be written may still fail the run.
     It is also "" for older reports, which do not have an exit code.
@@ -337,8 +360,8 @@ def requests(report: JSON) -> list[str]:
 
 
 def waiting_words(waited: JSON) -> str:
-    """Return the build that was waiting on a head branch before the run, and what happened to that
-    build.
+    """Return the build that was waiting on a head branch (which a pull request proposes) before the
+    run, and what happened to that build.
     """
     version = waited["tag"] or waited["digest"]
     words = (waited["application"], waited["alias"], version)
@@ -347,8 +370,8 @@ def waiting_words(waited: JSON) -> str:
     return f"{build} on {place}: {waited['because']}"
 
 
-def would_be(report: JSON) -> bool:
-    """Return whether a report only shows what would happen."""
+def is_only_prediction(report: JSON) -> bool:
+    """Return whether a report only predicts what would happen, and nothing was written."""
     if "dry_run" in report:
         return bool(report["dry_run"])
     # older reports do not have the member
@@ -357,14 +380,16 @@ def would_be(report: JSON) -> bool:
 
 
 def commit_name(report: JSON, commit: JSON) -> str:
-    """Return what the run did on a branch. An empty memory branch is deleted."""
+    """Return the name of what the run did on a branch: "commit", "rollback commit", "would commit",
+    or "nothing left" if the memory branch (the one with the state files) is empty, and so deleted.
+    """
     if not commit["commit"]:
-        return "would commit" if would_be(report) else "nothing left"
+        return "would commit" if is_only_prediction(report) else "nothing left"
     return "rollback commit" if commit.get("rollback") else "commit"
 
 
 def nothing_decided(report: JSON) -> str:
-    """Return the summary of a run that made no decisions."""
+    """Return the outcome of a run that made no decisions, in a few words."""
     if report["command"] == "check" and report["status"] != "failed":
         return "no tracked version has changed"
     if report["status"] == "failed" or not report["images"]:
@@ -372,5 +397,5 @@ def nothing_decided(report: JSON) -> str:
     number_read = report["counts"]["applications"]
     are_all_excluded = any(error["rule"] == ELSEWHERE for error in report["errors"])
     where = "in these repositories " if are_all_excluded else ""
-    read = f"{number_read} read" if number_read else "none with an image-list was found"
-    return f"no Application {where}tracks it ({read})"
+    how_many = f"{number_read} read" if number_read else "none with an image-list was found"
+    return f"no Application {where}tracks it ({how_many})"

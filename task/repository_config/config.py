@@ -35,7 +35,10 @@ _EXAMPLE = '"0 18 * * 5" is 18:00 every Friday: minute, hour, day, month, day of
 
 
 def schedule(text: str) -> str:
-    """Return the schedule. Raises `Malformed` if it does not have five valid fields."""
+    """Return a window's schedule, such as `0 18 * * 5`, after checking its syntax.
+
+    Raises `Malformed` if it does not have five valid fields.
+    """
     if len(text) > LONGEST_SCHEDULE or len(text.split()) != 5:
         raise Malformed(f"{shortened(text, 50)!r} is not a schedule with five fields", _EXAMPLE)
     try:
@@ -63,8 +66,9 @@ def seconds_of(text: str) -> int:
 @lru_cache(maxsize=64)
 def zone_of(name: str) -> ZoneInfo:
     """Return the time zone with that name. Raises `Malformed`."""
-    with suppress(ZoneInfoNotFoundError, ValueError, OSError):  # OSError: a folder, like `Europe`
-        if _ZONE.fullmatch(name):
+    if _ZONE.fullmatch(name):
+        # `ZoneInfo` raises `OSError` for a folder of zones, such as `Europe`.
+        with suppress(ZoneInfoNotFoundError, ValueError, OSError):
             return ZoneInfo(name)
     raise Malformed(
         f"{shortened(name, 50)!r} is not a time zone",
@@ -73,9 +77,10 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, str] | None:
-    """Return the start and end of the current window, or None outside a window.
+    """Return the start and end of the window that contains `now`, or None if there is none.
 
-    Times are RFC 3339, in UTC.
+    A window starts at each time that matches `schedule`, and lasts for `seconds`. Times are RFC
+    3339, in UTC.
 
     Schedules use the zone's local time. If clocks skip an hour, a window that would start during
     that hour starts after it. If an hour is repeated, a window starts only once in that hour. The
@@ -86,7 +91,7 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     # Search forward, starting one duration earlier: a backward search that starts in the second
     # occurrence of a repeated hour would miss the first.
     first_start: float | None = None
-    for start in _starts(schedule, zone, one_duration_earlier):
+    for start in _start_times(schedule, zone, one_duration_earlier):
         if start > one_duration_earlier:
             first_start = start
             break
@@ -95,12 +100,12 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
 
     # If windows overlap, the last one ends last.
     last_start = first_start
-    for start in _starts(schedule, zone, current_time + 1, reverse=True):
+    for start in _start_times(schedule, zone, current_time + 1, reverse=True):
         if start <= current_time:
             last_start = max(first_start, start)
             break
-    begins = int(last_start)
-    return of_unix(begins), of_unix(begins + seconds)
+    start_in_seconds = int(last_start)
+    return of_unix(start_in_seconds), of_unix(start_in_seconds + seconds)
 
 
 def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
@@ -108,14 +113,21 @@ def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
 
     Returns "" if no window starts within fifty years. The time is RFC 3339, in UTC.
     """
-    start = next(_starts(schedule, zone, epoch_seconds(now)), None)
+    start = next(_start_times(schedule, zone, epoch_seconds(now)), None)
     return "" if start is None else of_unix(int(start))
 
 
-def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) -> Iterator[float]:
-    """Yield the start times of windows after a time, or before it if `reverse`.
+def _start_times(
+    schedule: str,
+    zone: ZoneInfo,
+    at: float,
+    *,
+    reverse: bool = False,
+) -> Iterator[float]:
+    """Return an iterator over the times (in Unix seconds) that match a schedule: the times after
+    `at`, or, if `reverse`, the times before it, latest first.
 
-    Yields nothing if no window starts within fifty years.
+    It ends if no further time matches within fifty years.
     """
     starts = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
     # A day must match both day fields if either one is `*`; otherwise, matching one of them is
@@ -123,7 +135,8 @@ def _starts(schedule: str, zone: ZoneInfo, at: float, *, reverse: bool = False) 
     # which CronSim follows, it does.
     _minute, _hour, day, _month, weekday = schedule.split()
     day_items = [*day.split(","), *weekday.split(",")]
-    starts.day_and = any(_ANY.fullmatch(day_item) for day_item in day_items)
+    has_star = any(_ANY.fullmatch(day_item) for day_item in day_items)
+    starts.day_and = has_star
     # Return timestamps, because within one zone, `datetime` would compare local times.
     return (start.timestamp() for start in starts)
 
@@ -161,11 +174,13 @@ class PathGlob:
         """Return whether the glob matches a path (relative to the repository's root) or one of the
         path's parent folders.
 
-        Go through the path's names, and keep the positions in `parts` that are reached by any
-        possible match of the names so far.
+        For example, `apps/*` matches `apps/web/values.yaml`, because it matches the folder
+        `apps/web`.
         """
         end = len(self.parts)
         names = [name for name in path.split("/") if name not in ("", ".")]
+        # Each position says how many of the parts the names so far may have matched. There can be
+        # several, because `**` matches any number of names.
         positions = self._with_next({0})
         for name in names:
             if end in positions:  # all parts have matched a parent folder
@@ -181,14 +196,15 @@ class PathGlob:
         return end in positions
 
     def _with_next(self, positions: set[int]) -> set[int]:
-        """Return these positions, and the one after each `**`, because `**` may match zero
-        folders.
+        """Return these positions in `parts`, and the position after each `**` among them, because
+        `**` may match zero folders.
         """
-        after_double_stars = set()
+        positions_after_stars = set()
         for position, part in enumerate(self.parts):
-            if part is None and position in positions:
-                after_double_stars.add(position + 1)
-        return positions | after_double_stars
+            is_double_star = part is None
+            if is_double_star and position in positions:
+                positions_after_stars.add(position + 1)
+        return positions | positions_after_stars
 
 
 def name_glob(text: str) -> NameGlob:
@@ -239,7 +255,11 @@ class Match:
 
 
 def _admit_application(globs: Sequence[NameGlob], app: Tracker) -> bool:
-    """Return whether at least one of the globs matches the Application, or there are none."""
+    """Return whether at least one of the globs matches the Application. Without globs, every
+    Application matches.
+
+    A glob with a slash is compared with `namespace/name`, and any other with the name alone.
+    """
     if not globs:
         return True
     for glob in globs:
@@ -317,11 +337,12 @@ def governed(
     now: str,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions with the settings that the config currently applies to them.
+    """Return the subscriptions with the settings that the config applies to them at the time `now`.
 
-    A setting that requires a pull request or a digest always wins over a setting that does not. A
-    target may be a folder, so rules and freezes are checked for each changed file, and the
-    strictest ones apply to the whole subscription.
+    A subscription is one image of one Application. A setting that requires a pull request or a
+    digest always wins over a setting that does not. An update may change several files, so rules
+    and freezes are checked for each of them, and the strictest ones apply to the whole
+    subscription.
     """
     active_freezes = in_force(config.freezes, now)
     known_wishes = _KnownWishes(config)
@@ -339,7 +360,8 @@ def _governed_one(
 ) -> Subscription:
     """Return one subscription with the settings that the config applies to it (see `governed`).
 
-    `sub_per_file` is the result of `_with_files`: the first one is the subscription itself.
+    `sub_per_file` has the subscription itself, and then a copy for each other file that an update
+    changes (see `_with_files`). Wishes are the config's settings for a subscription.
     """
     sub = sub_per_file[0]
     wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
@@ -348,20 +370,22 @@ def _governed_one(
     if len(set(wishes_per_file)) > 1:
         wishes = agreed(wishes_per_file, wishes_of_target)
 
-    holds = [hold for match, hold in active_freezes if any(map(match.takes, sub_per_file))]
+    freezes = [hold for match, hold in active_freezes if any(map(match.takes, sub_per_file))]
     ages = [of_file.minimum_age or 0 for of_file in wishes_per_file]
+    config_pins_digest = any(of_file.pin_digest for of_file in wishes_per_file)
+    config_requires_request = any(of_file.pull_request for of_file in wishes_per_file)
     policy = replace(
         sub.policy,
-        pin_digest=sub.policy.pin_digest or any(of_file.pin_digest for of_file in wishes_per_file),
+        pin_digest=sub.policy.pin_digest or config_pins_digest,
         minimum_age=max(sub.policy.minimum_age, *ages),
         tag_order=sub.policy.tag_order or wishes_of_target.tag_order or "",
     )
     return replace(
         sub,
-        pull_request=sub.pull_request or any(of_file.pull_request for of_file in wishes_per_file),
+        pull_request=sub.pull_request or config_requires_request,
         policy=policy,
         wishes=wishes,
-        freeze=last_to_end(holds),
+        freeze=last_to_end(freezes),
         writes=_writes_of_all(sub_per_file, wishes_per_file),
         demands=_demands_of_all(wishes_per_file),
     )
@@ -385,8 +409,10 @@ def _with_files(
     config: RepositoryConfig,
     changed: Changed,
 ) -> tuple[Subscription, ...]:
-    """Return the subscription unchanged, and a copy for each changed file with that file as its
-    target.
+    """Return the subscription itself, and a copy of it for each other file that an update changes,
+    with that file as its path.
+
+    The copies are only needed if rules or freezes apply to some paths.
     """
     if not for_some_paths(config):
         return (sub,)
@@ -398,14 +424,15 @@ def _writes_of_all(
     sub_per_file: Sequence[Subscription],
     wishes_per_file: Sequence[Wishes],
 ) -> tuple[Writes, ...]:
-    """Return the write permissions from the target's rule, and from each file's own rule.
+    """Return where the config allows an update to write: the permission for the target, and the
+    one for each other changed file if it differs.
 
-    `sub_per_file` is the result of `_with_files`, and `wishes_per_file` has the wishes for each.
-    The target is the first.
+    `sub_per_file` has a subscription for the target, and then one for each other file (see
+    `_with_files`). `wishes_per_file` has the config's settings for each of them.
     """
     target_permission = wishes_per_file[0].writes
     permissions = [target_permission] if target_permission else []
-    other_files = zip(sub_per_file[1:], wishes_per_file[1:], strict=True)
+    other_files = zip(sub_per_file[1:], wishes_per_file[1:], strict=True)  # without the target
     for sub_of_file, wishes in other_files:
         if wishes.writes and wishes.writes != target_permission:
             permissions.append(replace(wishes.writes, only=sub_of_file.path))
@@ -425,28 +452,30 @@ def also_limited(
     config: RepositoryConfig,
     changed: Changed = no_files,
 ) -> list[Subscription]:
-    """Return the subscriptions, each with the additional write limits
-    from another branch's config.
+    """Return the subscriptions, each with additional limits for where it may be written.
+
+    The limits are from `config`, which is another branch's config.
     """
     known_wishes = _KnownWishes(config)
-    limited = []
+    limited_subs = []
     for sub in subs:
         sub_per_file = _with_files(sub, config, changed)
         wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
         writes = _writes_of_all(sub_per_file, wishes_per_file)
-        limited.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
-    return limited
+        limited_subs.append(replace(sub, writes=(*sub.writes, *writes)) if writes else sub)
+    return limited_subs
 
 
 def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryConfig) -> None:
-    """Raise `NotPermittedError` if a changed file has a rule that is stricter than the rules
-    already applied.
+    """Raise `NotPermittedError` if the config has stricter rules for one of these paths than the
+    rules that are already applied to the subscription.
 
     `governed` covers the files that an update is expected to change. This function covers any other
     file.
     """
     if not any(rule.match.paths for rule in config.rules):
         return
+    # The keys' texts are not part of the comparison, because the config has only the keys' paths.
     applied_demands = {replace(demand, texts=()) for demand in sub.demands}
     config_without_freezes = replace(config, freezes=())
     for path in paths:
@@ -473,28 +502,32 @@ class _KnownWishes:
         self._wishes_by_rules: dict[tuple[int, ...], Wishes] = {}
 
     def of(self, sub: Subscription) -> Wishes:
-        """Return the wishes for a subscription."""
+        """Return the wishes (the config's settings) for a subscription.
+
+        Earlier rules win over later ones, and rules win over the settings for the whole file.
+        """
         rules = self._config.rules
-        matching = tuple(number for number, rule in enumerate(rules) if rule.match.takes(sub))
-        if matching not in self._wishes_by_rules:
-            layers = [rules[number].wishes for number in matching]
+        numbers = tuple(number for number, rule in enumerate(rules) if rule.match.takes(sub))
+        if numbers not in self._wishes_by_rules:
+            layers = [rules[number].wishes for number in numbers]
             layers.append(self._config.wishes)
-            self._wishes_by_rules[matching] = decided(layers)
-        return self._wishes_by_rules[matching]
+            self._wishes_by_rules[numbers] = decided(layers)
+        return self._wishes_by_rules[numbers]
 
 
 def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
-    """Return the wishes for a commit or pull request that several subscriptions share.
+    """Return the wishes (the config's settings) for a commit or pull request that several
+    subscriptions share.
 
-    If they differ in a wish, `common` decides it. However, labels and people are combined, a
-    request is a draft if any subscription wants a draft, and it is merged automatically only if all
-    of them want that.
+    `shared_by` has the wishes of each subscription. If they differ in a wish, `common` decides it.
+    However, labels and people are combined, a request is a draft if any subscription wants a draft,
+    and it is merged automatically only if all of them want that.
     """
-    unanimous: dict[str, Any] = {}
+    unanimous_wishes: dict[str, Any] = {}  # by field name
     for field in fields(Wishes):
         values = [getattr(wishes, field.name) for wishes in shared_by]
         if values and all(value == values[0] for value in values):
-            unanimous[field.name] = values[0]
+            unanimous_wishes[field.name] = values[0]
 
     def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
         all_texts: list[str] = []
@@ -503,7 +536,7 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
         return tuple(dict.fromkeys(all_texts))
 
     return replace(
-        replace(common, **unanimous),
+        replace(common, **unanimous_wishes),
         labels=combined(wishes.labels for wishes in shared_by),
         reviewers=combined(wishes.reviewers for wishes in shared_by),
         assignees=combined(wishes.assignees for wishes in shared_by),
@@ -513,7 +546,10 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def decided(layers: Sequence[Wishes]) -> Wishes:
-    """Combine the layers. Each wish comes from the first layer that sets it."""
+    """Return the wishes (the config's settings) that follow from several layers of them.
+
+    Each wish comes from the first layer that sets it.
+    """
     decided_wishes: dict[str, Any] = {}  # by field name
     for layer in layers:
         for field in fields(Wishes):
@@ -525,7 +561,7 @@ def decided(layers: Sequence[Wishes]) -> Wishes:
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
     """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
-    the config file and its line.
+    the config file, such as `rules[2]`, and its line.
     """
     parts: dict[str, Rule | Freeze] = {}
     for number, rule in enumerate(config.rules, start=1):
@@ -539,13 +575,18 @@ def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tu
 
 
 def in_force(freezes: Iterable[Freeze], now: str) -> list[tuple[Match, Hold]]:
-    """Return the active freezes, each as a match and a hold."""
+    """Return the freezes that are active at the time `now`.
+
+    Each is returned as the match that says which subscriptions it applies to, and as a hold, which
+    stops their updates.
+    """
     holds = []
     for freeze in freezes:
-        times = window(freeze.schedule, freeze.seconds, freeze.zone, now)
-        if times is None:
+        current_window = window(freeze.schedule, freeze.seconds, freeze.zone, now)
+        if current_window is None:
             continue
-        begins, ends = times
+        start, end = current_window
         source = f"the freeze in {PATH}, line {freeze.line}"
-        holds.append((freeze.match, Hold(freeze.reason, "", begins, ends, source)))
+        hold = Hold(reason=freeze.reason, at=start, until=end, source=source)
+        holds.append((freeze.match, hold))
     return holds

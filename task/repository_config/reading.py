@@ -90,10 +90,11 @@ _FOLDER = "040000"  # the mode in Git
 
 
 def config_in(files: Files) -> RepositoryConfig:
-    """Return the config in a snapshot. Raises a TargetError with the file and line.
+    """Return the config in a snapshot's files, or `NO_CONFIG` if there is none.
 
-    A file that people might mistake for the config is an error, because its reviews and freezes
-    would have no effect.
+    Raises `TargetError`, with the line, if the config has a mistake. A file that people might
+    mistake for the config, such as `.image-update/config.yaml`, is also an error, because its
+    reviews and freezes would have no effect.
     """
     for path in MISTAKEN:
         if _is_file(files, path):
@@ -109,16 +110,17 @@ def config_in(files: Files) -> RepositoryConfig:
 
 
 def _is_file(files: Files, path: str) -> bool:
-    """Return whether a file is in the snapshot. A folder of state files may have a config's name,
-    but is not a config.
+    """Return whether the snapshot has a file, rather than a folder, at this path.
+
+    A folder of state files may have a config's name.
     """
     return path in files and files[path].mode != _FOLDER
 
 
 @contextmanager
 def of_config() -> Iterator[None]:
-    """Turn a `TargetError` raised inside the block into an error about the config file that
-    mentions the option to ignore the file.
+    """Turn a `TargetError` raised inside the `with` block into an error about the config file,
+    whose hint says that nothing will be written until the file is fixed.
     """
     try:
         yield
@@ -129,9 +131,9 @@ def of_config() -> Iterator[None]:
 
 @lru_cache(maxsize=8)  # a branch that has moved is read again, but the file is usually the same
 def read_config(text: str) -> RepositoryConfig:
-    """Return the config in the file's text.
+    """Return the config in the text of the config file.
 
-    Raises a TargetError with the first mistake, its line, and the fix.
+    Raises a `TargetError` with the first mistake, its line, and the fix.
     """
     config, mistakes = check_config(text)
     if mistakes:
@@ -140,7 +142,8 @@ def read_config(text: str) -> RepositoryConfig:
 
 
 def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
-    """Return the config in the file's text, and all mistakes in it, each with its line and the fix.
+    """Return the config in the text of the config file, and all mistakes in it, each with its line
+    and the fix.
 
     A config with mistakes is only for `lint`: rules and freezes keep their positions, but a rule
     with an unreadable `match` applies to everything. At most `MOST_MISTAKES` mistakes are returned.
@@ -151,13 +154,16 @@ def check_config(text: str) -> tuple[RepositoryConfig, tuple[TargetError, ...]]:
         config = _whole_config(_Value(_root_node(text), "", file))
     except TargetError as error:
         file.mistakes.append(error)
-    except _Enough:
+    except _Enough:  # there are as many mistakes as may be returned
         pass
     return config, tuple(file.mistakes)
 
 
 def _root_node(text: str) -> Node:
-    """Return the root of the file's only YAML document. Raises `TargetError`."""
+    """Return the root node of the file's only YAML document.
+
+    Raises `TargetError` if the file is too large or empty, or is not one YAML document.
+    """
     if len(text) > LARGEST:
         raise TargetError(
             f"line 1: the file is larger than {LARGEST // 1024} KiB",
@@ -187,8 +193,9 @@ def _syntax_error(error: TargetError, text: str) -> TargetError:
     match = re.search(r", line (\d+)$", error.message)
     if match:
         number = int(match[1])
-        following_lines = text.split("\n")[number - 1 :]
-        if following_lines and re.match(r" *\t", following_lines[0]):
+        # The reported line may be after the last one, so this list may be empty.
+        lines_from_error = text.split("\n")[number - 1 :]
+        if lines_from_error and re.match(r" *\t", lines_from_error[0]):
             message = f"line {match[1]} is indented with a tab"
             return TargetError(message, hint="indent with spaces, as YAML requires")
     return TargetError(error.message, hint="fix the YAML")
@@ -222,7 +229,7 @@ class _Value:
     file: _File
 
     def at(self, key: str, node: Node) -> _Value:
-        """Return the value at a key of this mapping."""
+        """Return the value for a node that is at `key` in this mapping."""
         return _Value(node, f"{self.name}.{key}".lstrip("."), self.file)
 
     @property
@@ -230,105 +237,126 @@ class _Value:
         """The number of the value's first line."""
         return self.file.text.count("\n", 0, self.node.start) + 1
 
-    def wrong(self, what: str, hint: str) -> TargetError:
+    def mistake(self, what: str, hint: str) -> TargetError:
         """Return an error about this value, with its line."""
         return TargetError(f"line {self.line}: {what}", hint=hint)
 
-    def note(self, mistake: TargetError) -> None:
-        """Record a mistake, so that reading can continue."""
+    def record(self, mistake: TargetError) -> None:
+        """Record a mistake, so that reading can continue. Raises `_Enough` if there are too many
+        mistakes.
+        """
         self.file.mistakes.append(mistake)
         if len(self.file.mistakes) >= MOST_MISTAKES:
             raise _Enough
 
     def fields(self, allowed: tuple[str, ...]) -> dict[str, _Value]:
-        """Return the values by key.
+        """Return the mapping's values by key. Keys that are not in `allowed` are recorded as
+        mistakes.
 
-        A misspelled key is treated as the known key that it resembles, so that the known key is not
-        reported as missing.
+        A misspelled key is treated as the allowed key that it resembles, so that the allowed key is
+        not reported as missing.
         """
-        known_keys: dict[str, _Value] = {}
-        misspelled_keys: dict[str, _Value] = {}
+        values_by_key: dict[str, _Value] = {}
+        values_by_meant_key: dict[str, _Value] = {}  # of misspelled keys
         children = self.children()
         key_nodes = {key_node.value: key_node for key_node, _value in pairs(resolved(self.node))}
         place = f" in {self.name}" if self.name else ""
         for name, value in children.items():
             if name in allowed:
-                known_keys[name] = value
+                values_by_key[name] = value
                 continue
             hint = f"use {', '.join(allowed)}"
             similar_keys = get_close_matches(name, allowed, n=1)
             if similar_keys:
                 meant_key = similar_keys[0]
-                misspelled_keys[meant_key] = self.at(meant_key, value.node)
+                values_by_meant_key[meant_key] = self.at(meant_key, value.node)
                 hint = f"did you mean {meant_key}? the keys are {', '.join(allowed)}"
             key = self.at(name, key_nodes[name])
-            self.note(key.wrong(f"unknown key {shortened(name, 50)!r}{place}", hint))
-        return {**misspelled_keys, **known_keys}
+            self.record(key.mistake(f"unknown key {shortened(name, 50)!r}{place}", hint))
+        return {**values_by_meant_key, **values_by_key}  # correctly spelled keys win
 
     def children(self) -> dict[str, _Value]:
-        """Return the values of a mapping by key. Keys with a mistake are left out."""
+        """Return the values of a mapping by key. Keys that are not words, or that appear twice, are
+        recorded as mistakes.
+
+        Raises `TargetError` if this is not a mapping.
+        """
         node = resolved(self.node)
         parent = self.name or "the file"
         if node.kind != "mapping" or node.tag:
-            raise self.wrong(f"{parent} is not a mapping", "use `key: value` lines")
+            raise self.mistake(f"{parent} is not a mapping", "use `key: value` lines")
         children: dict[str, _Value] = {}
         for key_node, child_node in pairs(node):
             key = self.at("", key_node)
             name = key_node.value
             if key_node.kind != "scalar" or key_node.tag not in _TAGS:
-                self.note(key.wrong(f"a key in {parent} is not a word", "use a plain word"))
+                self.record(key.mistake(f"a key in {parent} is not a word", "use a plain word"))
             elif name in children:
                 message = f"{shortened(name, 50)!r} appears twice in {parent}"
-                self.note(key.wrong(message, "keep one"))
+                self.record(key.mistake(message, "keep one"))
             else:
                 children[name] = self.at(name, child_node)
         return children
 
     def items(self, most: int = LARGEST, hint: str = "remove some") -> tuple[_Value, ...]:
-        """Return the items of a list."""
+        """Return the items of a list.
+
+        Raises `TargetError` if this is not a list, or if it has more than `most` items. Then `hint`
+        says what to do.
+        """
         node = resolved(self.node)
         if node.kind != "sequence" or node.tag:
-            raise self.wrong(f"{self.name} is not a list", "put one item on each line, after `- `")
+            raise self.mistake(
+                f"{self.name} is not a list", "put one item on each line, after `- `"
+            )
         if len(node.children) > most:
-            raise self.wrong(f"{self.name} has more than {most} entries", hint)
+            raise self.mistake(f"{self.name} has more than {most} entries", hint)
         return tuple(_Value(item, f"an entry of {self.name}", self.file) for item in node.children)
 
     def texts(self, most: int = MOST_ITEMS) -> tuple[str, ...]:
-        """Return the strings in a list, without duplicates. A mistake counts as ""."""
+        """Return the strings in a list, without duplicates. An item that is not a string is
+        recorded as a mistake, and counts as "".
+        """
         texts = [_try(value, _Value.text, "") for value in self.items(most)]
         return tuple(dict.fromkeys(texts))
 
     def text(self) -> str:
-        """Return the string, without spaces around it."""
+        """Return the string, without spaces around it.
+
+        Raises `TargetError` if this is not a string, or if it is empty or too long.
+        """
         node = resolved(self.node)
         is_scalar = node.kind == "scalar"
         is_quoted = bool(node.style)
         if is_scalar and is_quoted and not node.value.strip():
-            raise self.wrong(f"{self.name} is empty", "put a string between the quotes")
+            raise self.mistake(f"{self.name} is empty", "put a string between the quotes")
         if not is_scalar or node.tag not in _TAGS or node.null:
-            raise self.wrong(f"{self.name} is not a string", 'quote it: "…"')
+            raise self.mistake(f"{self.name} is not a string", 'quote it: "…"')
         if len(node.value) > LONGEST:
-            raise self.wrong(
+            raise self.mistake(
                 f"{self.name} has more than {LONGEST} characters", "use a shorter string"
             )
         return node.value.strip()
 
     def parsed(self, parse: Callable[[str], T]) -> T:
-        """Return the result of calling `parse` with the value's text."""
+        """Return the result of calling `parse` with the value's text.
+
+        A `Malformed` from `parse` becomes a `TargetError` about this value.
+        """
         try:
             return parse(self.text())
         except Malformed as error:
-            raise self.wrong(f"{self.name}: {error.message}", error.hint) from error
+            raise self.mistake(f"{self.name}: {error.message}", error.hint) from error
 
     def flag(self) -> bool:
-        """Return whether the value is true rather than false."""
+        """Return the value of a YAML boolean. Raises `TargetError` if this is none."""
         node = resolved(self.node)
         is_plain = node.kind == "scalar" and not node.style and not node.tag
         if is_plain and node.value in _TRUE:
             return True
         if is_plain and node.value in _FALSE:
             return False
-        raise self.wrong(
+        raise self.mistake(
             f"{self.name} is neither true nor false", "use true or false, without quotes"
         )
 
@@ -337,28 +365,31 @@ _NO_ITEMS: tuple[_Value, ...] = ()
 
 
 def _try(value: _Value | None, read: Callable[[_Value], T], otherwise: T) -> T:
-    """Return the result of `read` on a value.
+    """Return the result of calling `read` with a value.
 
-    If the value is missing or has a mistake, return the default. The mistake is recorded.
+    If the value is missing (None) or has a mistake, return `otherwise`. The mistake is recorded.
     """
     if value is None:
         return otherwise
     try:
         return read(value)
     except TargetError as error:
-        value.note(error)
+        value.record(error)
         return otherwise
 
 
 def _fields(value: _Value | None, allowed: tuple[str, ...]) -> dict[str, _Value]:
-    """Return the values by key, or none if the mapping is missing or has a mistake."""
+    """Return a mapping's values by key, or an empty dict if the mapping is missing or has a
+    mistake.
+    """
     return _try(value, lambda value: value.fields(allowed), {})
 
 
 def _whole_config(file: _Value) -> RepositoryConfig:
-    """Return the whole config.
+    """Return the config in the file's root value.
 
-    Raises `TargetError` if the file has the wrong structure or version, and `_Enough`.
+    Raises `TargetError` if the file has the wrong structure or version, and `_Enough` if it has too
+    many mistakes.
     """
     fields = file.fields(_FILE)
     _check_version(file, fields.get("version"))
@@ -366,30 +397,31 @@ def _whole_config(file: _Value) -> RepositoryConfig:
     freezes = _numbered_items(fields, "freezes")
     prefix = _try(fields.get("branchPrefix"), _branch_prefix, None)
     return RepositoryConfig(
-        replace(_wishes(fields), branch_prefix=prefix),
-        tuple(map(_rule, rules)),
-        tuple(map(_freeze, freezes)),
-        tuple(file.file.templates.items()),
-        _try(fields.get("memorySigners"), _memory_signers, None),
-        _refused(fields.get("check")),
+        wishes=replace(_wishes(fields), branch_prefix=prefix),
+        rules=tuple(map(_rule, rules)),
+        freezes=tuple(map(_freeze, freezes)),
+        # Reading the wishes of the file and its rules has also collected their templates.
+        templates=tuple(file.file.templates.items()),
+        memory_signers=_try(fields.get("memorySigners"), _memory_signers, None),
+        refused=_refused_order_rules(fields.get("check")),
     )
 
 
 def _check_version(file: _Value, version: _Value | None) -> None:
-    """Record a mistake if the file's version is missing or quoted. Raises `TargetError` if it is
-    not 1.
+    """Record a mistake if the config file's `version` is missing or quoted. Raises `TargetError` if
+    it is not 1.
     """
     if version is None:
-        file.note(file.wrong("version is missing", "put `version: 1` on the first line"))
+        file.record(file.mistake("version is missing", "put `version: 1` on the first line"))
         return
     number = _try(version, _Value.text, "1")
     if number != "1":
         hint = "use `version: 1`; newer versions of the file need a newer Image Update"
-        raise version.wrong(f"version {shortened(number, 50)!r} is not supported", hint)
+        raise version.mistake(f"version {shortened(number, 50)!r} is not supported", hint)
     is_quoted = bool(resolved(version.node).style)
     if is_quoted:
         hint = "use the number, without quotes: version: 1"
-        file.note(version.wrong("version is a string", hint))
+        file.record(version.mistake("version is a string", hint))
 
 
 def _numbered_items(fields: Mapping[str, _Value], key: str) -> list[_Value]:
@@ -399,87 +431,108 @@ def _numbered_items(fields: Mapping[str, _Value], key: str) -> list[_Value]:
     return [replace(item, name=f"{key}[{number}]") for number, item in enumerate(items, start=1)]
 
 
-def _refused(value: _Value | None) -> tuple[str, ...]:
-    """Return the order rules for which `check` fails. An unknown rule is a mistake."""
+def _refused_order_rules(value: _Value | None) -> tuple[str, ...]:
+    """Return the rules about the order of builds that make `check` fail, such as "superseded".
+
+    `value` is the section `check`. An unknown rule is recorded as a mistake.
+    """
     fields = _fields(value, ("refuse",))
     items = _try(fields.get("refuse"), partial(_Value.items, most=MOST_ITEMS), _NO_ITEMS)
     for item in items:
+        # An unreadable item is already a mistake, so it counts as a known rule here.
         rule = _try(item, _Value.text, REFUSED[0])
         if rule not in REFUSED:
             hint = f"use {' or '.join(REFUSED)}"
-            item.note(item.wrong(f"{item.name} is {shortened(rule, 50)!r}", hint))
+            item.record(item.mistake(f"{item.name} is {shortened(rule, 50)!r}", hint))
     return tuple(dict.fromkeys(_try(item, _Value.text, "") for item in items))
 
 
 def _rule(value: _Value) -> Rule:
-    """Return a rule. A rule without any settings is a mistake."""
+    """Return the rule in a mapping. A rule without any settings is recorded as a mistake."""
     mistakes_before = len(value.file.mistakes)
     fields = _fields(value, _RULE)
     wishes = _wishes(fields)
     is_readable = len(value.file.mistakes) == mistakes_before
     if is_readable and wishes == Wishes():
-        value.note(value.wrong(f"{value.name} has no rules", f"set one of {', '.join(_WISHES)}"))
-    return Rule(_match(fields.get("match")), wishes, value.line)
+        value.record(
+            value.mistake(f"{value.name} has no rules", f"set one of {', '.join(_WISHES)}")
+        )
+    return Rule(match=_match(fields.get("match")), wishes=wishes, line=value.line)
 
 
 def _freeze(value: _Value) -> Freeze:
-    """Return a freeze. A missing schedule, duration, or reason is a mistake."""
+    """Return the freeze (a period without deployments) in a mapping. A missing schedule, duration,
+    or reason is recorded as a mistake.
+    """
     fields_or_none = _try(value, lambda value: value.fields(_FREEZE), None)
     is_mapping = fields_or_none is not None  # otherwise, that is already a mistake
     fields = fields_or_none or {}
     if is_mapping:
         for key in ("schedule", "duration", "reason"):
             if key not in fields:
-                value.note(value.wrong(f"{value.name} has no {key}", f"set {key}: …"))
+                value.record(value.mistake(f"{value.name} has no {key}", f"set {key}: …"))
     start = _try(fields.get("schedule"), lambda value: value.parsed(schedule), "")
     seconds = _try(fields.get("duration"), lambda value: value.parsed(seconds_of), 0)
     zone = _try(fields.get("timeZone"), lambda value: value.parsed(zone_of), zone_of("UTC"))
     reason = _try(fields.get("reason"), _Value.text, "")
     match = _match(fields.get("match"))
-    return Freeze(start, seconds, zone, " ".join(reason.split()), match, value.line)
+    return Freeze(
+        schedule=start,
+        seconds=seconds,
+        zone=zone,
+        reason=" ".join(reason.split()),
+        match=match,
+        line=value.line,
+    )
 
 
 def _match(value: _Value | None) -> Match:
-    """Return the match, or a match for everything if it is missing or partly unreadable."""
+    """Return the match, which says what a rule or freeze applies to.
+
+    If it is missing or partly unreadable, return a match for everything. Mistakes are recorded.
+    """
     if value is None:
         return EVERYTHING
     mistakes = value.file.mistakes
     mistakes_before = len(mistakes)
     fields = _fields(value, _MATCH)
     if not fields and len(mistakes) == mistakes_before:
-        value.note(value.wrong(f"{value.name} is empty", f"set one of {', '.join(_MATCH)}"))
+        value.record(value.mistake(f"{value.name} is empty", f"set one of {', '.join(_MATCH)}"))
 
     globs_by_key: dict[str, tuple[str, ...]] = {}
     for key, field_value in fields.items():
         globs = _try(field_value, _globs, None)
         if globs == ():
             message = f"{field_value.name} is empty, so it matches nothing"
-            value.note(field_value.wrong(message, 'use globs, such as ["team-a/*"]'))
+            value.record(field_value.mistake(message, 'use globs, such as ["team-a/*"]'))
         globs_by_key[key] = globs or ()
 
-    if len(mistakes) > mistakes_before:
+    has_mistake = len(mistakes) > mistakes_before
+    if has_mistake:
         return EVERYTHING
     return Match(
-        tuple(map(name_glob, globs_by_key.get("applications", ()))),
-        tuple(map(name_glob, globs_by_key.get("projects", ()))),
-        tuple(map(path_glob, globs_by_key.get("paths", ()))),
-        tuple(map(name_glob, globs_by_key.get("images", ()))),
+        applications=tuple(map(name_glob, globs_by_key.get("applications", ()))),
+        projects=tuple(map(name_glob, globs_by_key.get("projects", ()))),
+        paths=tuple(map(path_glob, globs_by_key.get("paths", ()))),
+        images=tuple(map(name_glob, globs_by_key.get("images", ()))),
     )
 
 
 def _globs(value: _Value) -> tuple[str, ...]:
-    """Return the globs in a list. Raises `TargetError` if the file has too many globs."""
+    """Return the globs in a list. Raises `TargetError` if the whole file has too many globs."""
     texts = value.texts(MOST["globs"])
-    value.file.globs += len(texts)
+    value.file.globs += len(texts)  # the number of globs in the whole file so far
     if value.file.globs > MOST["globs"]:
-        raise value.wrong(f"the file has more than {MOST['globs']} globs", "use wider globs")
+        raise value.mistake(f"the file has more than {MOST['globs']} globs", "use wider globs")
     return texts
 
 
 def _wishes(fields: Mapping[str, _Value]) -> Wishes:
-    """Return the wishes in these fields, which are a rule's or the whole file's.
+    """Return the wishes (settings for Applications) in these fields, which are a rule's or the
+    whole file's.
 
-    A missing field is None, and so is one with a mistake.
+    A wish whose field is missing or has a mistake is None. The path of a commit message template is
+    also recorded in the file's `templates`.
     """
     commit = _fields(fields.get("commit"), _COMMIT)
     requests = _fields(fields.get("pullRequests"), _REQUESTS)
@@ -487,6 +540,7 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
     def read(
         key: str, read_value: Callable[[_Value], T], section: Mapping[str, _Value] = fields
     ) -> T | None:
+        """Return the value of a field, or None if it is missing or has a mistake."""
         return _try(section.get(key), read_value, None)
 
     template = read("template", _path, commit)
@@ -517,19 +571,19 @@ def _wishes(fields: Mapping[str, _Value]) -> Wishes:
 
 
 def _account_name(value: _Value) -> str:
-    """Return a name for a commit's author."""
+    """Return a name for a commit's author. Raises `TargetError` if Git does not accept it."""
     text = value.text()
     if not is_name(text):
         hint = "remove < > and control characters; the address belongs in authorEmail"
-        raise value.wrong(f"{value.name} is not a name that Git accepts", hint)
+        raise value.mistake(f"{value.name} is not a name that Git accepts", hint)
     return text
 
 
 def _email_address(value: _Value) -> str:
-    """Return an email address for a commit's author."""
+    """Return an email address for a commit's author. Raises `TargetError` if it is none."""
     text = value.text()
     if not is_address(text):
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name} is not an email address",
             "use only the address, such as bot@example.com",
         )
@@ -537,13 +591,16 @@ def _email_address(value: _Value) -> str:
 
 
 def _path(value: _Value) -> str:
-    """Return the path of a file in the repository, without empty parts and `.`."""
+    """Return the path of a file in the repository, without empty parts and `.`.
+
+    Raises `TargetError` for a path outside of the repository, or for the repository itself.
+    """
     path = value.text()
     parts = path.split("/")
     leaves_repository = path.startswith("/") or ".." in parts
     is_root = path.strip("./") == ""
     if leaves_repository or is_root or not path.isprintable():
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name} is not a path within the repository",
             "use a path relative to the repository root",
         )
@@ -554,24 +611,24 @@ def _trailers_of(value: _Value) -> tuple[tuple[str, str], ...]:
     """Return the commit message trailers in a mapping. Invalid keys are recorded as mistakes."""
     children = value.children()
     if len(children) > MOST_ITEMS:
-        raise value.wrong(f"{value.name} has more than {MOST_ITEMS} entries", "remove some")
+        raise value.mistake(f"{value.name} has more than {MOST_ITEMS} entries", "remove some")
     trailers = {}
     for key, child in children.items():
         trailers[key] = _try(child, _Value.text, "")
         if not TRAILER_KEY.fullmatch(key):
             hint = "use letters, digits, and dashes"
-            value.note(child.wrong(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
+            value.record(child.mistake(f"{value.name}: {shortened(key, 50)!r} is not a key", hint))
         elif key.lower() in _OWN_TRAILERS:
             message = f"{value.name}: each commit already has the trailer {key}"
-            value.note(child.wrong(message, "use another key"))
+            value.record(child.mistake(message, "use another key"))
     return tuple(trailers.items())
 
 
 def _grouping(value: _Value) -> Grouping:
-    """Return which updates share a pull request."""
+    """Return which updates share a pull request, such as "project"."""
     text = value.text()
     if text not in GROUPS:
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name}: {shortened(text, 50)!r} is not a group", f"use {', '.join(GROUPS)}"
         )
     return GROUPS[text]
@@ -587,27 +644,30 @@ def _push_options(value: _Value) -> tuple[str, ...]:
     """Return the options for `git push`."""
     texts = value.texts()
     if not all(map(str.isprintable, texts)):
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name}: a string has a line break or another control character", "remove it"
         )
     return texts
 
 
 def _writes_of(value: _Value) -> Writes:
-    """Return where Applications may write: globs of paths, of branches, or both."""
+    """Return where Applications may write: globs of paths, of branches, or both.
+
+    Raises `TargetError` if there are none, or if a glob begins with a slash.
+    """
     fields = value.fields(_WRITES)
     if not fields:
-        raise value.wrong(f"{value.name} is empty", f"set one of {', '.join(_WRITES)}")
+        raise value.mistake(f"{value.name} is empty", f"set one of {', '.join(_WRITES)}")
     globs_by_key = {key: _globs(field_value) for key, field_value in fields.items()}
     for key, field_value in fields.items():
         if any(glob.startswith("/") for glob in globs_by_key[key]):
             message = f"{field_value.name}: a glob that begins with a slash matches nothing"
             hint = "remove the slash: globs start at the repository's root"
-            raise field_value.wrong(message, hint)
+            raise field_value.mistake(message, hint)
     return Writes(
-        globs_by_key.get("paths"),
-        globs_by_key.get("branches"),
-        value.line,
+        paths=globs_by_key.get("paths"),
+        branches=globs_by_key.get("branches"),
+        line=value.line,
     )
 
 
@@ -618,10 +678,13 @@ def _signatures(value: _Value) -> Demand:
 
 
 def _branch_prefix(value: _Value) -> str:
-    """Return the start of head branch names."""
+    """Return the start of the names of head branches (which pull requests propose), such as
+    `bots/image-update`. Raises `TargetError` if it cannot be the start of a branch name.
+    """
     text = value.text()
-    if not _PREFIX.fullmatch(text) or ".." in text or text.endswith((".lock", ".")):
-        raise value.wrong(
+    has_forbidden_part = ".." in text or text.endswith((".lock", "."))
+    if not _PREFIX.fullmatch(text) or has_forbidden_part:
+        raise value.mistake(
             f"{value.name} cannot be the start of a branch name",
             "use letters, digits, dashes, and single slashes, such as bots/image-update",
         )
@@ -629,22 +692,25 @@ def _branch_prefix(value: _Value) -> str:
 
 
 def _memory_signers(value: _Value) -> Demand | None:
-    """Return the demand that the memory branch is signed with one of these public keys. An empty
-    list demands nothing.
+    """Return the demand that the memory branch (the one with the state files) is signed with one of
+    these public keys, which are paths in the repository.
+
+    Return None for an empty list.
     """
     paths = tuple(dict.fromkeys(map(_path, value.items(MOST_ITEMS))))
     return Demand("signature", paths, line=value.line) if paths else None
 
 
 def _provenance(value: _Value) -> Demand:
-    """Return the demand that images have a provenance with these claims, by one of these signers.
+    """Return the demand that images have a provenance with these claims, such as the source
+    repository, by one of these signers.
 
-    At least one claim is required.
+    Raises `TargetError` if there are no claims, or no signers.
     """
     fields = value.fields((*_SIGNERS, *_CLAIMS))
     claims = {key: fields[key].text() for key in _CLAIMS if key in fields}
     if not claims:
-        raise value.wrong(f"{value.name} has no requirement", f"set one of {', '.join(_CLAIMS)}")
+        raise value.mistake(f"{value.name} has no requirement", f"set one of {', '.join(_CLAIMS)}")
     keys, identities = _signers(value, fields)
     return Demand(
         "provenance",
@@ -662,17 +728,18 @@ def _signers(
     value: _Value,
     fields: Mapping[str, _Value],
 ) -> tuple[tuple[str, ...], tuple[Identity, ...]]:
-    """Return the key paths and the identities. If both are missing, an image could never be
-    proved.
+    """Return the paths of the public keys, and the identities, that may sign.
+
+    Raises `TargetError` if both are missing, because an image could then never be proved.
     """
     keys = fields["keys"].items() if "keys" in fields else ()
     identities = fields["identities"].items() if "identities" in fields else ()
     if not keys and not identities:
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name} has no keys and no identities", f"set {' or '.join(_SIGNERS)}"
         )
     if len(keys) > MOST_ITEMS or len(identities) > MOST_ITEMS:
-        raise value.wrong(
+        raise value.mistake(
             f"{value.name} has more than {MOST_ITEMS} keys or identities", "remove some"
         )
     distinct_paths = dict.fromkeys(map(_path, keys))
@@ -681,23 +748,26 @@ def _signers(
 
 
 def _signer(value: _Value) -> Identity:
-    """Return a signer's identity: its subject, and the issuer that confirms the subject."""
+    """Return a signer's identity: its subject, and the URL of the issuer that confirms the subject.
+
+    Raises `TargetError` if one of them is missing.
+    """
     fields = value.fields(_IDENTITY)
     for key in _IDENTITY:
         if key not in fields:
-            raise value.wrong(f"{value.name} has no {key}", f"set {key}: …")
+            raise value.mistake(f"{value.name} has no {key}", f"set {key}: …")
     identity = Identity(fields["subject"].text(), fields["issuer"].text())
     if "*" in identity.issuer:
-        raise fields["issuer"].wrong(
+        raise fields["issuer"].mistake(
             f"{value.name}.issuer cannot contain wildcards", "use the issuer's full URL"
         )
     return identity
 
 
 def template_in(files: Files, path: str, line: int) -> str:
-    """Return the template's text.
+    """Return the text of the commit message template at `path`, after checking its syntax.
 
-    Raises a TargetError with the config line that refers to the template.
+    Raises a `TargetError` with `line`, the config line that refers to the template.
     """
     place = f"line {line}:"
     try:
@@ -720,11 +790,12 @@ def template_in(files: Files, path: str, line: int) -> str:
 
 
 def with_keys(demand: Demand, files: Files) -> Demand:
-    """Return the required proof with the content of its key files filled in.
+    """Return the demand (a proof that the config requires) with the texts of its public keys, which
+    are files in the repository.
 
-    Raises a TargetError with the config line.
+    Raises a `TargetError` with the config line if a key cannot be read.
     """
-    texts = []
+    texts = []  # pairs of path and text
     for path in demand.keys:
         place = f"line {demand.line}: {path}"
         try:
