@@ -243,7 +243,8 @@ def is_image(value: str, entry: Entry) -> bool | None:
     """
     characters = set(value)
     lacks_image_characters = characters.isdisjoint("/:@")  # such as `image.tag`
-    has_name_characters = not characters.isdisjoint("\\[{")  # such as `images[0].tag`, or a template
+    # such as `images[0].tag`, or a template
+    has_name_characters = not characters.isdisjoint("\\[{")
     if lacks_image_characters or has_name_characters:
         return False
     image = live_image(value)
