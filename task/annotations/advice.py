@@ -62,7 +62,7 @@ def entry_with(entry: Entry, constraint: str) -> str:
     `web=nginx:>=1.0`.
     """
     alias = entry.alias
-    # An entry without an alias gets one if the constraint contains `=`, because AIU reads everything
+    # An entry without an alias gets one if the constraint contains `=`, because AIU reads all text
     # before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
     if not alias and "=" in constraint:
         alias = entry.image.name.rpartition("/")[2]

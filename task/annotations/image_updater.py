@@ -105,7 +105,7 @@ def configure(
 
     `namespace` is the default for resources without one, and `origins` are their locations. If
     `complete`, `apps` has all Applications that the resources may reference, so a reference that
-    selects none gets a warning. Invalid parts of a resource are skipped, together with their images.
+    selects none gets a warning. Invalid parts of a resource are skipped, with their images.
     """
     if not updaters:
         return tuple(apps), ()

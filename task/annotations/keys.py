@@ -229,7 +229,7 @@ def split_key(full_key: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key. A key that no annotation sets has an empty `Setting`.
+    """Return an entry's settings by image key. A key that no annotation sets gets `Setting()`.
 
     `names` are the prefixes of the entry's own keys, such as `web`. Settings under them win over
     Application-wide settings, and the first prefix wins over the others.

@@ -170,8 +170,8 @@ def _flaws_of_entries(
     readings: Sequence[EntryReading],
     error: Faulty | TaskError,
 ) -> list[Flaw]:
-    """Return an error in an Application's annotations (`Faulty`) or source (`TaskError`) as one flaw
-    for each entry.
+    """Return an error in an Application's annotations (`Faulty`) or source (`TaskError`) as a flaw
+    of each entry.
 
     Without any entry, returns a single flaw for an error in the annotations, and no flaw for an
     error in the source.
