@@ -152,7 +152,7 @@ def _deployed_by(
     directory = mapping(source.get("directory"))
     helm = mapping(source.get("helm"))
     kustomize = mapping(source.get("kustomize"))
-    release, unsupported_key = _helm_release(helm, path_from_root, name, namespace)
+    release, unsupported_key = _chart_release(helm, path_from_root, name, namespace)
     if not unsupported_key:
         unsupported_key = _unsupported_kustomize_key(kustomize)
     yield Deployed(
@@ -190,7 +190,12 @@ def _why_no_folder(
     return "" if repo else "no repoURL"
 
 
-def _helm_release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
+def _chart_release(
+    helm: Mapping[str, Any],
+    path: str,
+    name: str,
+    namespace: str,
+) -> tuple[Release, str]:
     """Return what Argo CD passes to Helm for a chart at `path`, and the first key of the source's
     `helm` section that is not supported here ("" if all keys are supported).
 
