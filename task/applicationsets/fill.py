@@ -150,7 +150,7 @@ class Filler:
         return filled
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return the data, such as an Application's spec, with all of its strings and keys rendered.
+        """Return data, such as an Application's spec, with all of its strings and keys rendered.
 
         Without `nulls`, nulls in mappings are omitted.
         """

@@ -193,7 +193,8 @@ class Generators:
         return [go_value(element) for element in elements]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the rows of a `clusters` generator: one for each cluster that its selector matches.
+        """Return the rows of a `clusters` generator: one for each cluster that its selector
+        matches.
 
         Without a selector, this includes Argo CD's own cluster. With `flatList`, there is a single
         row with the list of clusters. Raises `UnknowableError` if the clusters are unknown.

@@ -76,7 +76,7 @@ def _matching_paths(
 
 @lru_cache(maxsize=1024)
 def _pathspec(spec: str) -> re.Pattern[str]:
-    """Return a regular expression for a path in Git's wildmatch syntax, such as `apps/*/config.json`.
+    """Return a regular expression for a path in Git's wildmatch syntax, such as `apps/*/app.json`.
 
     `*` and `?` also match `/` (Git's flag `WM_PATHNAME` is off). A path without wildcards also
     matches everything below it. Raises `Malformed` for a path that is too long.
