@@ -172,14 +172,14 @@ def unwrapped_pattern(pattern: str) -> str:
     Returns "" if it has none of these, or is invalid without them. Tags cannot contain these
     characters, so a pattern with them never matches.
     """
-    bare = unwrapped(pattern)
-    if bare == pattern:
+    inner_pattern = unwrapped(pattern)
+    if inner_pattern == pattern:
         return ""
     try:
-        allow_pattern(f"regexp:{bare}")
+        allow_pattern(f"regexp:{inner_pattern}")
     except Malformed:
         return ""
-    return f"regexp:{bare}"
+    return f"regexp:{inner_pattern}"
 
 
 def impossible_character(glob: str) -> str:

@@ -157,7 +157,7 @@ def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Fl
     except Malformed as error:
         message = f"{key}: {error.message}"
         trouble = Trouble("annotation", message, error.hint)
-        return Policy(), Flaw(entry.text, entry, key, value, trouble)
+        return Policy(), Flaw(text=entry.text, entry=entry, key=key, value=value, trouble=trouble)
 
 
 def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
@@ -170,7 +170,13 @@ def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -
         manifest = path or "the manifest"
         message = f"{manifest} is not in a Git work tree with an origin and a commit"
         hint = "clone the repository with git, or pass --applications REPO//PATH"
-        return Flaw(entry.text, entry, "", "", Trouble("source", message, hint))
+        return Flaw(
+            text=entry.text,
+            entry=entry,
+            key="",
+            value="",
+            trouble=Trouble("source", message, hint),
+        )
     if not container.path:
         key = f"repository.fluxcd.io/{entry.alias}"
         message = (
@@ -178,7 +184,13 @@ def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -
             " mapping too"
         )
         hint = "put repository and tag in a separate mapping for this image"
-        return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
+        return Flaw(
+            text=entry.text,
+            entry=entry,
+            key=key,
+            value="",
+            trouble=Trouble("annotation", message, hint),
+        )
     return None
 
 
@@ -243,7 +255,13 @@ def _missing_image_flaws(
 
 def _annotation_warning(key: str, value: str, message: str, hint: str) -> Flaw:
     """Return a warning about an annotation."""
-    return Flaw("", None, key, value, Trouble.warning("annotation", f"{key}: {message}", hint))
+    return Flaw(
+        text="",
+        entry=None,
+        key=key,
+        value=value,
+        trouble=Trouble.warning("annotation", f"{key}: {message}", hint),
+    )
 
 
 def filter_policy(text: str) -> Policy:

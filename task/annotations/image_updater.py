@@ -114,10 +114,10 @@ def configure(
     references, problems = _references_of_all(with_origins, namespace)
     settings_cache: dict[Reference, ReferenceSettings] = {}
     configured_apps = []
-    used: set[Reference] = set()  # the references that select at least one Application
+    used_references: set[Reference] = set()  # the references that select at least one Application
     for app in apps:
         matching = _matching_references(app, references)
-        used.update(matching)
+        used_references.update(matching)
         configured_app = app
         for position, reference in enumerate(matching):
             if reference not in settings_cache:
@@ -136,7 +136,9 @@ def configure(
     if complete:
         every_reference = _exact_names_first(references)
         problems += [
-            _idle_warning(reference) for reference in every_reference if reference not in used
+            _idle_warning(reference)
+            for reference in every_reference
+            if reference not in used_references
         ]
     return tuple(configured_apps), tuple(problems)
 

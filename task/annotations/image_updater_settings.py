@@ -189,9 +189,9 @@ def _add_image(
     if not entry:
         raise Malformed("it has no imageName")
     all_levels = (*levels, raw_image)
-    common = [mapping(level, "commonUpdateSettings") for level in all_levels]
-    _advise_on_missing_strategy(all_levels, common, images.advice)
-    annotations = _update_annotations(common)
+    blocks = [mapping(level, "commonUpdateSettings") for level in all_levels]
+    _advise_on_missing_strategy(all_levels, blocks, images.advice)
+    annotations = _update_annotations(blocks)
     annotations |= _manifest_targets(mapping(raw_image, "manifestTargets"))
     innermost_first = reversed(all_levels)
     signing_key = _required_signing_key(innermost_first, namespace)
@@ -223,18 +223,19 @@ def _add_image(
 
 def _advise_on_missing_strategy(
     levels: Iterable[Mapping[str, Any]],
-    common: Iterable[Mapping[str, Any]],
+    blocks: Iterable[Mapping[str, Any]],
     advice: list[str],
 ) -> None:
     """Add a message to `advice` for each `commonUpdateSettings` block without a strategy, if an
     outer level's strategy is not semver.
 
     AIU's CRD (1.3) stores semver in such a block, which then overrides the outer level's strategy.
-    `levels` are the resource's `spec`, the reference, and the image; `common` are their blocks.
+    `levels` are the resource's `spec`, the reference, and the image. `blocks` has the block of
+    each, or {}.
     """
     outer_strategy = ""
     names = ("spec", "the reference", "the image")
-    for name, level, settings in zip(names, levels, common, strict=True):
+    for name, level, settings in zip(names, levels, blocks, strict=True):
         strategy = text(settings, "updateStrategy")
         has_block = level.get("commonUpdateSettings") is not None
         if has_block and not strategy and outer_strategy not in ("", "semver"):

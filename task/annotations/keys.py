@@ -234,15 +234,15 @@ def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
     `names` are the prefixes of the entry's own keys, such as `web`. Settings under them win over
     Application-wide settings, and the first prefix wins over the others.
     """
-    chosen = {}
+    setting_by_key = {}
     for key, value_of_prefix in annotated.items():
         for name in (*names, ""):
             if name in value_of_prefix:
                 full_key = f"{name}.{key}" if name else key
-                chosen[key] = Setting(full_key, value_of_prefix[name])
+                setting_by_key[key] = Setting(full_key, value_of_prefix[name])
                 break
-    unset = {key: Setting() for key in IMAGE_KEYS if key not in chosen}
-    return chosen | unset
+    unset_keys = {key: Setting() for key in IMAGE_KEYS if key not in setting_by_key}
+    return setting_by_key | unset_keys
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.
@@ -487,7 +487,7 @@ def _doubt_of(
     meant: str = "",
     name: str = "",
 ) -> Doubt:
-    return Doubt(kind, Trouble("annotation", message, hint), meant, name)
+    return Doubt(kind=kind, trouble=Trouble("annotation", message, hint), meant=meant, name=name)
 
 
 def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
@@ -589,25 +589,25 @@ def parse_credential_source(spec: str) -> CredentialSource:
     if not has_registry:
         registry = ""
         source = spec
-    word, colon, place = source.partition(":")
-    if not colon or not place or ":" in place:
+    word, colon, location = source.partition(":")
+    if not colon or not location or ":" in location:
         raise Malformed(f"{shortened(spec)!r} is not a credential source", _LOGIN_HINT)
     kind = word.lower()
     if kind == "env":
-        return CredentialSource("env", registry, env=place)
+        return CredentialSource("env", registry, env=location)
     if kind == "ext":
-        return CredentialSource("ext", registry, script=place)
+        return CredentialSource("ext", registry, script=location)
     if kind not in ("pullsecret", "secret"):
         raise Malformed(
             f"{shortened(spec)!r}: unknown credential kind {shortened(word)!r}",
             _LOGIN_HINT,
         )
     if kind == "secret":
-        secret, _, field = place.partition("#")
+        secret, _, field = location.partition("#")
         namespace, name = _parse_secret(secret, field, spec)
         return CredentialSource("secret", registry, namespace=namespace, name=name, field=field)
     # As in AIU, a `#` is part of a pull secret's name.
-    namespace, name = _parse_secret(place, DOCKER_CONFIG, spec)
+    namespace, name = _parse_secret(location, DOCKER_CONFIG, spec)
     return CredentialSource(
         "pullsecret", registry, namespace=namespace, name=name, field=DOCKER_CONFIG
     )

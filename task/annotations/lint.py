@@ -302,7 +302,14 @@ def _finding(
     """Return a finding about the Application's annotation with this key."""
     value = app.annotations.get(key, "")
     origin, field = _place(app, key)
-    return Finding(noted(severity, message, hint), app.key, key, value, origin, field)
+    return Finding(
+        trouble=noted(severity, message, hint),
+        application=app.key,
+        key=key,
+        value=value,
+        origin=origin,
+        field=field,
+    )
 
 
 def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
@@ -461,12 +468,12 @@ def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> It
             yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _unusable_alias(entry.alias)
-        own = settings(annotated, image_list.prefixes(entry))
-        yield from _helm_keys(entry, own)
-        yield from _several_kinds(app, entry, own)
-        yield from _range_in_strategy(entry, own["update-strategy"])
-        yield from _wrapped_pattern(own["allow-tags"])
-        yield from _version_in_name(own["kustomize.image-name"])
+        own_settings = settings(annotated, image_list.prefixes(entry))
+        yield from _helm_keys(entry, own_settings)
+        yield from _several_kinds(app, entry, own_settings)
+        yield from _range_in_strategy(entry, own_settings["update-strategy"])
+        yield from _wrapped_pattern(own_settings["allow-tags"])
+        yield from _version_in_name(own_settings["kustomize.image-name"])
 
 
 def _wrapped_pattern(allow: Setting) -> Iterator[Remark]:
@@ -474,13 +481,13 @@ def _wrapped_pattern(allow: Setting) -> Iterator[Remark]:
     keyword, colon, pattern = allow.value.partition(":")
     is_regexp = bool(colon) and keyword.lower() == "regexp"
     # A space after `regexp:` is part of the pattern (AIU issue 1018).
-    fixed = unwrapped_pattern(pattern) if is_regexp else ""
-    if fixed:
+    fixed_pattern = unwrapped_pattern(pattern) if is_regexp else ""
+    if fixed_pattern:
         message = (
             f"the pattern {pattern!r} cannot match any tag: spaces, quotes, and slashes"
             " are matched literally"
         )
-        yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed}"
+        yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed_pattern}"
 
 
 def _version_in_name(image_name: Setting) -> Iterator[Remark]:
@@ -500,8 +507,8 @@ def _upper_case(entry: Entry) -> Remark:
     image = entry.image
     registry = image.name.removesuffix(image.repository)
     lowercase_image = replace(image, name=registry + image.repository.lower())
-    fixed = entry_with(replace(entry, image=lowercase_image), entry.constraint)
-    return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed}"
+    fixed_entry = entry_with(replace(entry, image=lowercase_image), entry.constraint)
+    return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed_entry}"
 
 
 def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
@@ -526,13 +533,13 @@ def _unusable_alias(alias: str) -> Remark:
     """Return the remark about an alias that an annotation name cannot begin with, such as
     `acme/web`.
     """
-    plain = alias.replace("/", "-")
-    if ALIAS.fullmatch(plain):
+    without_slashes = alias.replace("/", "-")
+    if ALIAS.fullmatch(without_slashes):
         message = (
             f"the alias {alias!r} has a '/', which annotation names cannot contain: its keys begin"
             f" with {alias.replace('/', '_')!r}, and AIU 1.0 and later does not find them"
         )
-        hint = f"use {plain}=<image>, and {plain}.<key> for its keys"
+        hint = f"use {without_slashes}=<image>, and {without_slashes}.<key> for its keys"
         return "image-list", "info", message, hint
     message = (
         f"the alias {alias!r} cannot be the start of an annotation name, so its per-image keys are"
@@ -542,14 +549,14 @@ def _unusable_alias(alias: str) -> Remark:
     return "image-list", "warning", message, hint
 
 
-def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
+def _helm_keys(entry: Entry, own_settings: Mapping[str, Setting]) -> Iterator[Remark]:
     """Yield mistakes in an entry's Helm annotations, such as `web.helm.image-tag`.
 
     Their values should be the names of Helm parameters (`image.tag`), but people also use the
-    parameters' values (`v1.2`). `own` are the entry's settings.
+    parameters' values (`v1.2`). `own_settings` are the entry's settings.
     """
     name, tag, spec, digest = (
-        own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
+        own_settings[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
     )
     yield from _helm_key(name, "image.repository", entry)
     yield from _helm_key(tag, "image.tag", entry)
@@ -598,7 +605,11 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
         yield key, "warning", message, f"use {places} for a list index"
 
 
-def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
+def _several_kinds(
+    app: Application,
+    entry: Entry,
+    own_settings: Mapping[str, Setting],
+) -> Iterator[Remark]:
     """Yield a warning if an image has keys for several types of sources, such as
     `helm.image-tag` and `kustomize.image-name`.
 
@@ -606,7 +617,7 @@ def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -
     """
     key_of_kind: dict[str, str] = {}  # "helm" → "web.helm.image-tag"
     for kind in ("helm", "kustomize", "plugin"):
-        for key, setting in own.items():
+        for key, setting in own_settings.items():
             if setting and key.startswith(f"{kind}."):
                 key_of_kind[kind] = setting.key
     if len(key_of_kind) < 2:  # not several types
@@ -660,8 +671,8 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
     if not policy.tag_order or not rules.ordered:
         return
     image_list = read_image_list(app.annotations.get("image-list", ""))
-    own = settings(index(app.annotations), image_list.prefixes(reading.entry))
-    key = own["tag-order"].key
+    own_settings = settings(index(app.annotations), image_list.prefixes(reading.entry))
+    key = own_settings["tag-order"].key
     tag_order = parse_tag_order(policy.tag_order)
     for tag in _current_tags(app, reading):
         violated_rule, why = rules.objection(tag, policy)
@@ -729,10 +740,10 @@ def _conflicting_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark
         if not place:
             continue
         key_of_place = (sub.path, place, sub.entry.image.identity)
-        other = first_with_place.setdefault(key_of_place, sub)
-        if _rules(other) != _rules(sub):
+        other_sub = first_with_place.setdefault(key_of_place, sub)
+        if _rules(other_sub) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
+                f"{other_sub.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
                 " different rules: a tag that either one admits is deployed by both"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
@@ -777,7 +788,7 @@ def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
 
     Each Application deploys what the other writes, regardless of its own rules.
     """
-    first_with_place: dict[tuple[str, ...], Subscription] = {}
+    first_with_place: dict[tuple[str, ...], Subscription] = {}  # the first one that writes there
     # one problem per place, no matter how many Applications share it
     problems: dict[tuple[str, ...], Finding] = {}
     for sub in subscriptions:
@@ -785,28 +796,28 @@ def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
-        other = first_with_place.setdefault(place, sub)
-        is_same_application = other.application.key == sub.application.key
+        other_sub = first_with_place.setdefault(place, sub)
+        is_same_application = other_sub.application.key == sub.application.key
         if is_same_application or place in problems:
             continue
-        remark = _conflict(sub, other, f"{key} in {sub.path or '/'}")
+        remark = _conflict(sub, other_sub, f"{key} in {sub.path or '/'}")
         if remark:
             problems[place] = _finding(sub.application, *remark)
     return tuple(problems.values())
 
 
-def _conflict(sub: Subscription, other: Subscription, location: str) -> Remark | None:
+def _conflict(sub: Subscription, other_sub: Subscription, location: str) -> Remark | None:
     """Return the problem with a place in Git (`location`) that the Applications of both
     Subscriptions write, or None if they write the same image by the same rules.
     """
-    neighbour = other.application.key
-    if other.entry.image.identity != sub.entry.image.identity:
+    neighbour = other_sub.application.key
+    if other_sub.entry.image.identity != sub.entry.image.identity:
         message = (
-            f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
+            f"{sub.entry.text!r} and {other_sub.entry.text!r} of {neighbour} are both written to"
             f" {location}"
         )
         return "image-list", "error", message, "use a separate key or file for each"
-    if _rules(other) == _rules(sub):
+    if _rules(other_sub) == _rules(sub):
         return None
     message = (
         f"{neighbour} also writes {location}, but under different rules: a tag that either"

@@ -185,8 +185,11 @@ def _flaws_of_entries(
         value = app.annotations.get(TARGET, "")
         key = TARGET if value else ""
     if not readings and isinstance(error, Faulty):
-        return [Flaw("", None, key, value, trouble)]
-    return [Flaw(reading.entry.text, reading.entry, key, value, trouble) for reading in readings]
+        return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
+    return [
+        Flaw(text=reading.entry.text, entry=reading.entry, key=key, value=value, trouble=trouble)
+        for reading in readings
+    ]
 
 
 @dataclass(frozen=True)
@@ -227,7 +230,7 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
     flaws = []
     for text, error in image_list.unreadable:
         trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
-        flaws.append(Flaw(text, None, "image-list", text, trouble))
+        flaws.append(Flaw(text=text, entry=None, key="image-list", value=text, trouble=trouble))
 
     readings = []  # each entry with its settings
     for entry in image_list.entries:
@@ -240,7 +243,14 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
             message = f"{cut_off_parts[0]!r} follows a comma, but commas separate entries"
             hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off_parts))}"
             trouble = Trouble("annotation", message, hint)
-            flaws.append(Flaw(entry.text, entry, "image-list", value_by_key["image-list"], trouble))
+            flaw = Flaw(
+                text=entry.text,
+                entry=entry,
+                key="image-list",
+                value=value_by_key["image-list"],
+                trouble=trouble,
+            )
+            flaws.append(flaw)
         readings.append(reading)
 
     # An entry lacks the setting of a misspelled key, so it is not usable.
@@ -293,7 +303,15 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
             else:  # an entry's own setting overrides the Application-wide form
                 applies = values_of_correct_key.keys().isdisjoint(own_prefixes)
             if applies:
-                flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
+                flaw = Flaw(
+                    text=entry.text,
+                    entry=entry,
+                    key=key,
+                    value=value,
+                    trouble=doubt.trouble,
+                    misspelled=True,
+                )
+                flaws.append(flaw)
     return flaws
 
 
@@ -370,7 +388,7 @@ class EntryReader:
             helm_names = [names.spec]
         else:
             helm_names = [names.name or "image.name", names.tag or "image.tag"]
-        managed = (
+        possible_names = (
             *helm_names,
             names.digest,
             plugin.name,
@@ -379,7 +397,7 @@ class EntryReader:
             self.entry.image.identity,
             names.kustomize_name,
         )
-        return tuple(name for name in managed if name)
+        return tuple(name for name in possible_names if name)
 
     def _check_helm_keys(self, names: Keys) -> None:
         """Add a flaw for each Helm key with a space inside an index, as in `images[ 0 ].tag`, and
@@ -427,7 +445,9 @@ class EntryReader:
         self._add(setting.key, setting.value, warning)
 
     def _add(self, key: str, value: str, trouble: Trouble) -> None:
-        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, trouble))
+        self.flaws.append(
+            Flaw(text=self.entry.text, entry=self.entry, key=key, value=value, trouble=trouble)
+        )
 
     def _strategy(self) -> tuple[Strategy, str]:
         """Return the strategy under its current name, and the constraint in `semver:<constraint>`,

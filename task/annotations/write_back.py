@@ -422,18 +422,18 @@ def inside(folder: str, path: str, what: str = "target") -> str:
     or with unusual characters. AIU does not restrict `..`.
     """
     error = SourceError if what == "source" else TargetError
-    joined = path if path.startswith("/") else f"{folder}/{path}"
-    if "\\" in joined or not joined.isprintable():
+    full_path = path if path.startswith("/") else f"{folder}/{path}"
+    if "\\" in full_path or not full_path.isprintable():
         raise error(
-            f"the path {joined!r} contains characters that are not allowed",
+            f"the path {full_path!r} contains characters that are not allowed",
             hint="rename it",
         )
     parts: list[str] = []
-    for part in joined.split("/"):
+    for part in full_path.split("/"):
         if part == "..":
             if not parts:
                 raise error(
-                    f"the path {joined.lstrip('/')!r} points outside the repository",
+                    f"the path {full_path.lstrip('/')!r} points outside the repository",
                     hint="use a path inside it",
                 )
             parts.pop()

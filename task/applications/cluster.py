@@ -219,9 +219,10 @@ class ClusterManifests:
                     yield item
             return
 
-        for start in range(0, len(to_read), _HANDFUL):  # in batches, because objects are large
-            batch = to_read[start : start + _HANDFUL]
-            for whole_item in in_threads(self._get, batch, AT_ONCE):
+        # A handful at a time, because objects are large.
+        for start in range(0, len(to_read), _HANDFUL):
+            items_at_once = to_read[start : start + _HANDFUL]
+            for whole_item in in_threads(self._get, items_at_once, AT_ONCE):
                 if whole_item:
                     yield whole_item
 

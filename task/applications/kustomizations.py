@@ -103,24 +103,24 @@ def needed(
     waiting = [folder]  # folders whose kustomizations must be checked
     checked = set[str]()
     while waiting:
-        current = waiting.pop(0)
-        if current in checked:
+        current_folder = waiting.pop(0)
+        if current_folder in checked:
             continue
-        checked.add(current)
+        checked.add(current_folder)
         if len(checked) > MOST_FOLDERS:
             raise Malformed(
                 f"the kustomization needs more than {MOST_FOLDERS} folders",
                 "use a smaller kustomization",
             )
-        path = kustomization_in(files, current)
+        path = kustomization_in(files, current_folder)
         if not path:
             raise Malformed(
-                f"{current or 'the root'} has no kustomization.yaml",
+                f"{current_folder or 'the root'} has no kustomization.yaml",
                 "check the reference to this folder",
             )
 
         for entry in places(files[path], path):
-            target = _inside(current, entry, path)
+            target = _inside(current_folder, entry, path)
             if target in files:
                 continue
             is_read = any(_is_below(target, folder_read) for folder_read in folders_read)
@@ -243,16 +243,16 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
     waiting = [folder]
     folders_read = set[str]()
     while waiting:
-        current = waiting.pop(0)
-        if current in folders_read:
+        current_folder = waiting.pop(0)
+        if current_folder in folders_read:
             continue
-        folders_read.add(current)
-        path = kustomization_in(files, current)
+        folders_read.add(current_folder)
+        path = kustomization_in(files, current_folder)
         kustomization = parsed_kustomization(files[path], path)
         if changes_manifests(kustomization):
             return None
         for entry in places(files[path], path):
-            target = path_at(current, entry)
+            target = path_at(current_folder, entry)
             if target in files:
                 manifests.append(target)
             else:

@@ -73,8 +73,12 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """
     git_dir = f"{top}/.git"
     try:
-        config = git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS)
-        head = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS)
+        url_output = git.run(
+            "config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS
+        )
+        branch_output = git.run(
+            "rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS
+        )
     except GitFailed as error:
         has_no_origin = not error.err.strip()
         has_no_commit = any(words in error.err for words in _NO_COMMIT)
@@ -82,10 +86,10 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
             why = f"cannot tell which repository {blanked(top)} belongs to: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
-    url = config.out.decode().strip()
+    url = url_output.out.decode().strip()
     if url.startswith(("./", "../")):
         url = os.path.normpath(os.path.join(top, url))
-    branch = head.out.decode().strip()
+    branch = branch_output.out.decode().strip()
     if branch == "HEAD":  # no branch is checked out
         branch = ""
     return url, branch

@@ -113,11 +113,11 @@ class Filler:
         if "{{" not in template:
             return template
         if self.go:
-            filled = self._render_go(template, params, missing_key)
+            rendered_text = self._render_go(template, params, missing_key)
         else:
-            filled = _render_fasttemplate(template, params)
-        self.budget.read(len(filled))
-        return filled
+            rendered_text = _render_fasttemplate(template, params)
+        self.budget.read(len(rendered_text))
+        return rendered_text
 
     def _render_go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
         """Return a Go template rendered with these parameters, and count its steps.
@@ -125,7 +125,7 @@ class Filler:
         Raises `Malformed` with Argo CD's wording.
         """
         try:
-            parsed = parse(template, LANGUAGE)
+            parsed_template = parse(template, LANGUAGE)
         except Malformed as error:
             message = _LINE.sub(r"template: base:\1: ", error.message)
             # The message may be: function "now" not defined
@@ -140,14 +140,17 @@ class Filler:
 
         try:
             steps = min(STEPS, self.budget.steps)
-            filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
+            rendered_text, steps_taken = parsed_template.counted(
+                params, steps, missing_key or self.missing_key
+            )
         except FailedTemplate as error:
-            place = error.place or error.line
+            position = error.place or error.line
             raise Malformed(
-                f"failed to execute go template {template}: template: base:{place}: {error.message}"
+                f"failed to execute go template {template}: template: base:{position}:"
+                f" {error.message}"
             ) from None
-        self.budget.steps -= spent
-        return filled
+        self.budget.steps -= steps_taken
+        return rendered_text
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
         """Return data, such as an Application's spec, with all of its strings and keys rendered.
@@ -161,13 +164,13 @@ class Filler:
             return [self.deep(item, params, nulls=nulls) for item in value]
         if not isinstance(value, dict):
             return value
-        filled = {}
+        rendered_mapping = {}
         for key, item in value.items():
             if item is None and not nulls:
                 continue
-            filled_item = self.deep(item, params, nulls=nulls)
-            filled[self.text(key, params)] = filled_item
-        return filled
+            rendered_item = self.deep(item, params, nulls=nulls)
+            rendered_mapping[self.text(key, params)] = rendered_item
+        return rendered_mapping
 
 
 def _render_fasttemplate(template: str, params: Mapping[str, Any]) -> str:

@@ -113,16 +113,16 @@ class Generators:
 
         Raises `Malformed` with Argo CD's wording.
         """
-        filled: dict[str, Any] = {}
+        rendered_fields: dict[str, Any] = {}
         for kind, body in generator.items():
             try:
-                filled[kind] = self._fill_field(kind, body, outer)
+                rendered_fields[kind] = self._fill_field(kind, body, outer)
             except Malformed as error:
                 raise Malformed(
                     f"failed to replace parameters in generator: {error.message}",
                     error.hint,
                 ) from None
-        return filled
+        return rendered_fields
 
     def _fill_field(self, kind: str, body: Any, outer: Params) -> Any:
         """Return the field `kind` of a generator, such as `list` or `selector`, with its strings
@@ -324,21 +324,21 @@ class Generators:
         A value may use the row's parameters, but not other values.
         """
         values = _mapping_in(body, "values")
-        filled = {}
+        rendered_values = {}
         try:
             for key, value in values.items():
-                filled[str(key)] = self.filler.text(str(value), row)
+                rendered_values[str(key)] = self.filler.text(str(value), row)
         except Malformed as error:
             message = (
                 "failed to append templated values: failed to replace templated string:"
                 f" {error.message}"
             )
             raise Malformed(message, error.hint) from None
-        if not filled:
+        if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(filled)})
-        return row | {f"values.{key}": value for key, value in filled.items()}
+            return type(row)({**row, "values": GoMap(rendered_values)})
+        return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the rows of a `matrix` generator.

@@ -170,21 +170,23 @@ def _application(
     used_metadata = {
         key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
     }
-    filled: dict[str, Any] = {"metadata": used_metadata, "spec": spec}
+    rendered_parts: dict[str, Any] = {"metadata": used_metadata, "spec": spec}
     if row:  # without parameters, Argo CD does not render the template
-        filled = filler.deep(filled, row)
+        rendered_parts = filler.deep(rendered_parts, row)
     if isinstance(patch, str) and patch:
-        filled = _with_template_patch(filled, patch, row, filler)
+        rendered_parts = _with_template_patch(rendered_parts, patch, row, filler)
 
-    filled_metadata = filled["metadata"]
-    name = filled_metadata.get("name") or ""
+    rendered_metadata = rendered_parts["metadata"]
+    name = rendered_metadata.get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
             "spec.template.metadata.name is not a string",
             "put it in quotes: name: '{{name}}'",
         )
     labels_and_annotations = {
-        key: filled_metadata[key] for key in ("labels", "annotations") if filled_metadata.get(key)
+        key: rendered_metadata[key]
+        for key in ("labels", "annotations")
+        if rendered_metadata.get(key)
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -195,18 +197,20 @@ def _application(
             **labels_and_annotations,
             "ownerReferences": [owner],
         },
-        "spec": filled["spec"],
+        "spec": rendered_parts["spec"],
     }
 
 
 def _with_template_patch(
-    filled: dict[str, Any],
+    rendered_parts: dict[str, Any],
     patch: str,
     row: Params,
     filler: Filler,
 ) -> dict[str, Any]:
-    """Return an Application's metadata and spec (`filled`) with the `templatePatch` applied, after
-    the patch has been rendered with `row`.
+    """Return an Application's metadata and spec with the `templatePatch` applied, after the patch
+    has been rendered with `row`.
+
+    `rendered_parts` are the metadata and the spec, as the template generates them.
 
     Mappings are merged, lists are replaced, and null removes a key. The project is unchanged.
     Raises `Malformed`.
@@ -218,13 +222,13 @@ def _with_template_patch(
         raise Malformed(message, error.hint) from None
     parsed_patch = _parse_patch(text)
     if parsed_patch is None:
-        return filled
+        return rendered_parts
     filler.budget.read(len(text))
-    patched: dict[str, Any] = _merge_patch(filled, parsed_patch)
+    patched: dict[str, Any] = _merge_patch(rendered_parts, parsed_patch)
     metadata = patched.get("metadata") or {}
     spec = patched.get("spec") or {}
-    if "project" in filled["spec"]:
-        spec["project"] = filled["spec"]["project"]
+    if "project" in rendered_parts["spec"]:
+        spec["project"] = rendered_parts["spec"]["project"]
     return {"metadata": metadata, "spec": spec}
 
 
