@@ -56,7 +56,8 @@ def subscribe_helm_release(
     flaws = _switch_flaws(annotations)
     _, automated = _policy_annotation(annotations, "automated")
     _, ignored = _policy_annotation(annotations, "ignore")
-    if automated != "true" or ignored == "true":
+    is_updated_by_flux = automated == "true" and ignored != "true"
+    if not is_updated_by_flux:
         return Subscribed(release, (), tuple(flaws))
 
     values = mapping(item, "spec", "values")

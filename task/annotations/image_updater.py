@@ -452,7 +452,8 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
         operator = text(raw, "operator")
         values = tuple(strings(raw, "values"))
         needs_values = operator in ("In", "NotIn")
-        is_valid = key and operator in OPERATORS and bool(values) == needs_values
+        has_right_values = bool(values) == needs_values
+        is_valid = key != "" and operator in OPERATORS and has_right_values
         if not is_valid:
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"

@@ -332,6 +332,7 @@ class EntryReader:
         default: tuple[Strategy, str] = ("semver", "")  # no range
         strategy, strategy_range = self._try(self._strategy, default)
         known_strategy = None if self._has_errors() else strategy
+        # These calls also add the flaws that they find to `self.flaws`.
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, strategy_range), ()),

@@ -170,8 +170,9 @@ def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: st
     if kind == "helmvalues" and path.startswith("$"):
         return _values_file_at_ref(app, path, source)
 
-    # A chart from a Helm repository can be written only in another repository, and not with an
-    # override file: Argo CD never reads one for such a chart (argo-cd issue 14672).
+    # A chart in a Helm repository cannot be written. `git-repository` names another repository to
+    # write to, but an override file there would not help: Argo CD never reads override files for
+    # such a chart (argo-cd issue 14672).
     has_git_repository = app.annotations.get("git-repository", "") != ""
     is_written_elsewhere = has_git_repository and kind != "override"
     if source.chart and not is_written_elsewhere:
@@ -318,8 +319,8 @@ class Neighbours:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """Return the source to update: the one in `write-back-source`, or else, as in AIU, the first
-    one of the right type.
+    """Return the source to update: the one in `write-back-source`, or else the only one, or else,
+    as in AIU, the first one of the right type.
 
     `forced` is the type that the write-back target needs, such as `Helm`, or "" if it needs none.
     If no source has the right type, returns the first one without a `ref`, or else the first one.

@@ -273,7 +273,7 @@ class ArgoCDManifests:
         for namespace in self._namespaces:
             keys |= dict.fromkeys(self._keys_to_read(namespace))
         if self._listed:
-            return in_threads(self._read, list(keys), AT_ONCE)
+            return in_threads(self._read_application, list(keys), AT_ONCE)
 
         # without permissions, Argo CD returns 200 and an empty list (`items` is null)
         all_namespaces = self._namespaces == ("",)
@@ -314,7 +314,7 @@ class ArgoCDManifests:
                 self.passed_over.append(app)
         return keys_in_order
 
-    def _read(self, key: tuple[str, str]) -> Found:
+    def _read_application(self, key: tuple[str, str]) -> Found:
         """Return an Application in full, or a warning if it cannot be read."""
         try:
             return Found(self._api.get_application(*key), "argocd")
