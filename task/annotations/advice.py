@@ -27,11 +27,12 @@ _NAME_WORDS = ("repository", "repo", "registry", "name")
 
 
 def range_of(text: str) -> str:
-    """Return the version range in a value, with spaces instead of commas, or "" if the value might
-    mean something else.
+    """Return the version range in an annotation's value, or "" if the value might mean something
+    else.
 
-    The range may follow `semver:`. `1.2.3` and `*` are valid ranges too, but people use the first
-    to mean a single tag, and the second to mean any tag.
+    `semver:>=1.2,<2` gives `>=1.2 <2`. The value needs a digit and, without `semver:`, an operator
+    or a wildcard. `1.2.3` and `*` are valid ranges too, but people use the first to mean a single
+    tag, and the second to mean any tag.
     """
     keyword, colon, after_colon = text.partition(":")
     has_keyword = bool(colon) and keyword.strip().lower() == "semver"
@@ -57,14 +58,12 @@ def _has_range_syntax(text: str) -> bool:
 
 
 def entry_with(entry: Entry, constraint: str) -> str:
-    """Return the `image-list` entry as text, with this constraint instead of its own.
-
-    The entry gets an alias if the constraint contains `=`.
-
-    AIU reads everything before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with
-    the alias `nginx:>`.
+    """Return the `image-list` entry as text, with this constraint instead of its own, such as
+    `web=nginx:>=1.0`.
     """
     alias = entry.alias
+    # An entry without an alias gets one if the constraint contains `=`, because AIU reads all text
+    # before the first `=` as the alias: `nginx:>=1.0` is the image `1.0` with the alias `nginx:>`.
     if not alias and "=" in constraint:
         alias = entry.image.name.rpartition("/")[2]
     text = f"{entry.image.name}:{constraint}" if constraint else entry.image.name
@@ -103,7 +102,10 @@ def on_allow_tags(entry: Entry, key: str, value: str) -> str:
 
 
 def on_strategy(entry: Entry, key: str, value: str) -> str:
-    """Return the advice for an unknown `update-strategy`, or ""."""
+    """Return the advice for an unknown `update-strategy`, or "" if there is none.
+
+    The advice is for a range, and for what follows the colon in `digest:<tag>` and `regexp:<RE2>`.
+    """
     version_range = range_of(value)
     if version_range:
         return f"set {key}: semver, and use {entry_with(entry, version_range)} in image-list"
@@ -121,8 +123,10 @@ def on_strategy(entry: Entry, key: str, value: str) -> str:
 
 
 def on_constraint(entry: Entry) -> str:
-    """Return the advice for a constraint that is a pattern, a tag to follow, or a range after
-    `semver:`, or "" for any other constraint.
+    """Return the advice for an invalid constraint in `image-list`, or "" if there is none.
+
+    There is advice for a range after `semver:`, for a pattern, and for a tag to follow, such as
+    `latest`.
     """
     constraint = entry.constraint
     word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
@@ -162,19 +166,20 @@ def on_ignored_constraint(entry: Entry) -> str:
 
 
 def unwrapped_pattern(pattern: str) -> str:
-    """Return a regular expression without surrounding spaces, quotes, or slashes, as a value of
-    `allow-tags`, or "" if it has none of these or is invalid without them.
+    """Return the value of `allow-tags` for a regular expression without the spaces, quotes, or
+    slashes around it: `regexp:^v1` for `/^v1/`.
 
-    Tags cannot contain these characters, so a pattern with them never matches.
+    Returns "" if it has none of these, or is invalid without them. Tags cannot contain these
+    characters, so a pattern with them never matches.
     """
-    bare = unwrapped(pattern)
-    if bare == pattern:
+    inner_pattern = unwrapped(pattern)
+    if inner_pattern == pattern:
         return ""
     try:
-        allow_pattern(f"regexp:{bare}")
+        allow_pattern(f"regexp:{inner_pattern}")
     except Malformed:
         return ""
-    return f"regexp:{bare}"
+    return f"regexp:{inner_pattern}"
 
 
 def impossible_character(glob: str) -> str:
@@ -190,9 +195,9 @@ def impossible_character(glob: str) -> str:
 
 
 def on_impossible_glob(glob: str) -> str:
-    """Return the advice for a glob that never matches.
+    """Return the advice for a glob in `ignore-tags` that never matches a tag.
 
-    Most of these are regular expressions (AIU issue 1108).
+    Most of these are regular expressions (AIU issue 1108), or several globs separated by spaces.
     """
     equivalent_glob = glob_of_regexp(glob)
     if equivalent_glob:
@@ -207,8 +212,9 @@ def on_impossible_glob(glob: str) -> str:
 
 
 def glob_of_regexp(text: str) -> str:
-    """Return the glob that is equivalent to a simple regular expression, with or without `regexp:`,
-    or "" if there is no such glob.
+    """Return the glob that is equivalent to a simple regular expression: `v1*` for `regexp:^v1.*$`.
+
+    Returns "" if there is no such glob. The text may be without `regexp:`.
     """
     keyword, colon, after_colon = text.partition(":")
     has_keyword = bool(colon) and keyword.strip().lower().startswith("reg")
@@ -228,30 +234,34 @@ def glob_of_regexp(text: str) -> str:
 
 
 def is_image(value: str, entry: Entry) -> bool | None:
-    """Return whether a Helm annotation's value is an image, where it should be the name of a Helm
-    parameter.
+    """Return whether a Helm annotation's value, which should be the name of a Helm parameter, is an
+    image.
 
-    Returns True for the entry's own image and for an image with a tag or digest, False for
-    anything that is not an image, and None if the value could be either.
+    Returns True for the entry's own image, and for an image with a tag or digest, such as
+    `nginx:1.25`. Returns None if the value could be either, such as `acme/web`. Returns False
+    otherwise, such as for `image.tag`.
     """
     characters = set(value)
-    is_parameter_name = characters.isdisjoint("/:@")
-    is_path_or_template = not characters.isdisjoint("\\[{")
-    if is_parameter_name or is_path_or_template:
+    lacks_image_characters = characters.isdisjoint("/:@")  # such as `image.tag`
+    # such as `images[0].tag`, or a template
+    has_name_characters = not characters.isdisjoint("\\[{")
+    if lacks_image_characters or has_name_characters:
         return False
     image = live_image(value)
     if image is None:
         return False
+
     own = entry.image
     is_own_image = image.identity == own.identity or image.repository == own.repository
-    if is_own_image or image.tag or image.digest:
+    has_version = bool(image.tag or image.digest)
+    if is_own_image or has_version:
         return True
     return None
 
 
 def is_tag(value: str) -> bool:
-    """Return whether a Helm annotation's value is a tag, where it should be the name of a Helm
-    parameter.
+    """Return whether a Helm annotation's value, which should be the name of a Helm parameter, is a
+    tag.
 
     Examples of tags: `v1.2.3`, `latest`, a commit, `develop-v0.20.0-33` (AIU pull 663).
     """
@@ -262,7 +272,7 @@ def is_tag(value: str) -> bool:
     is_parameter_name = _last_part(value).endswith((*_TAG_WORDS, *_NAME_WORDS, "image"))
     if is_parameter_name:
         return False
-    _, *later_parts = value.split(".")
+    _, *later_parts = value.split(".")  # `20` and `0-33` in `develop-v0.20.0-33`
     return any(part.isdigit() for part in later_parts)
 
 

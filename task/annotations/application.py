@@ -49,8 +49,9 @@ def parse_application(
 ) -> Application:
     """Return the Application in a manifest or API object.
 
-    `namespace` is the default for manifests without one. Raises `Malformed` if the name is missing
-    or a section is not a mapping.
+    Only annotations with this prefix are kept, without the prefix. `origin` is the manifest's
+    location, and `namespace` is the default for manifests without one. Raises `Malformed` if the
+    name is missing or a section is not a mapping.
     """
     metadata, spec, status = (_mapping_at(item, key) for key in ("metadata", "spec", "status"))
     name, namespace = _checked_name(metadata, namespace)
@@ -64,9 +65,12 @@ def parse_application(
         for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
-    # The running images are more reliable than the values, which may be long. The values can
-    # override a values file.
-    if running_images and "image-list" in annotations and "write-back-target" not in annotations:
+    # The Helm values, which may be long, are dropped if the running images are known, because those
+    # are more reliable. With a write-back target, the values are kept: they can override the values
+    # file that is the target.
+    has_image_list = "image-list" in annotations
+    has_target = "write-back-target" in annotations
+    if running_images and has_image_list and not has_target:
         sources = tuple(replace(source, values="") for source in sources)
 
     sync = _mapping_at(status, "sync")
@@ -96,10 +100,11 @@ def parse_application(
 
 
 def _checked_name(metadata: Mapping[str, Any], default: str) -> tuple[str, str]:
-    """Return an Application's name and namespace. `default` is used if it has no namespace.
+    """Return the name and the namespace in an Application's metadata.
 
-    Both values become part of the override file's and the state file's paths. Raises `Malformed`
-    if they could change the path.
+    `default` is used if there is no namespace. Both become part of the paths of the override file
+    and the state file. Raises `Malformed` for a name or namespace that could change these paths,
+    and if there is no name.
     """
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
@@ -133,7 +138,9 @@ def _sources_of(
     spec: Mapping[str, Any],
     status: Mapping[str, Any],
 ) -> tuple[tuple[Source, ...], bool]:
-    """Return the sources, and whether they are in `spec.sources`."""
+    """Return an Application's sources, and whether they are in `spec.sources` (a list) rather than
+    in `spec.source` or `spec.sourceHydrator`.
+    """
     hydrator = spec.get("sourceHydrator")
     # Argo CD generates the hydrated branch from the dry source; AIU has read the dry source since
     # v1.3
@@ -156,10 +163,10 @@ def _sources_of(
 
 
 def _source(raw: object, status_kind: object) -> Source:
-    """Return a source from the spec.
+    """Return the source in one mapping of an Application's spec. Raises `Malformed`.
 
-    `status_kind` is its kind in the Application's status. If it is known, it wins over the kind of
-    the source's section, such as `helm:`.
+    `status_kind` is the source's kind in the Application's status, such as `Helm`. A known kind
+    wins over the kind of the source's first section, such as `helm:`.
     """
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)
@@ -175,11 +182,11 @@ def _source(raw: object, status_kind: object) -> Source:
         sections.get(key, NOTHING) for key in ("helm", "kustomize", "plugin", "directory")
     )
     # Argo CD treats `./apps/web/` and `/apps/web` as `apps/web`, and `.` as the root.
-    folders = [part for part in _text(raw.get("path")).split("/") if part not in ("", ".")]
+    path_parts = [part for part in _text(raw.get("path")).split("/") if part not in ("", ".")]
     has_values_object = isinstance(helm.get("valuesObject"), dict)
     return Source(
         repo=intern(_text(raw.get("repoURL"))),
-        path="/".join(folders),
+        path="/".join(path_parts),
         revision=intern(_text(raw.get("targetRevision"))),
         chart=_text(raw.get("chart")),
         ref=_text(raw.get("ref")),
@@ -188,9 +195,9 @@ def _source(raw: object, status_kind: object) -> Source:
         section=section,
         parameters=tuple(
             Parameter(
-                _text(item.get("name")),
-                _text(item.get("value")),
-                item.get("forceString") is True,
+                name=_text(item.get("name")),
+                value=_text(item.get("value")),
+                force_string=item.get("forceString") is True,
             )
             for item in mappings(helm.get("parameters"))
             if item.get("name")

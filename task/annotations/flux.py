@@ -42,42 +42,50 @@ def subscribe_helm_release(
     path: str,
 ) -> Subscribed:
     """Return one Subscription for each image in `spec.values` that Flux would update,
-    and the release's flaws.
+    and the flaws (mistakes) in the release's annotations.
 
     `repo`, `branch` ("" means the default branch), and `path` are the manifest's location in Git.
-    Without a `repo`, every image gets a `source` flaw. A release that is not `automated`, or that
-    has `ignore` set, gets no Subscriptions. In those of a locked release, `locked` says why.
+    Without a `repo`, every image gets a `source` flaw instead of a Subscription. A release that is
+    not `automated`, or that has `ignore` set, gets no Subscriptions. If the release is locked, the
+    field `locked` of its Subscriptions says why.
     """
     annotations = _annotations(item)
     folder = posixpath.dirname(path)
     source = Source(repo, folder, branch, kind="Helm")
     release = _release(item, source, origin)
     flaws = _switch_flaws(annotations)
-    _, automated = _policy(annotations, "automated")
-    _, ignored = _policy(annotations, "ignore")
-    if automated != "true" or ignored == "true":
+    _, automated = _policy_annotation(annotations, "automated")
+    _, ignored = _policy_annotation(annotations, "ignore")
+    is_updated_by_flux = automated == "true" and ignored != "true"
+    if not is_updated_by_flux:
         return Subscribed(release, (), tuple(flaws))
 
     values = mapping(item, "spec", "values")
-    mapped = _mapped_images(values, annotations)
-    images = containers(values, mapped)
-    flaws += _unknown_containers(annotations, images)
-    flaws += _missing_images(annotations, mapped)
+    # The images whose paths are set by annotations. `images` has these and the usual ones.
+    mapped_images = _mapped_images(values, annotations)
+    images = containers(values, mapped_images)
+    flaws += _unknown_image_flaws(annotations, images)
+    flaws += _missing_image_flaws(annotations, mapped_images)
     release = replace(release, live=tuple(container.image.reference for container in images))
 
     locked = _why_locked(annotations)
     subscriptions = []
     for container in images:
         image = replace(container.image, tag="", digest="")
-        entry = Entry(container.name, image, "", f"{container.name}={image.name}")
+        entry = Entry(
+            container.name,
+            image,
+            constraint="",
+            text=f"{container.name}={image.name}",
+        )
         policy, filter_flaw = _filter_of(entry, annotations)
         if filter_flaw:
             # A locked release is not updated, so its filter does not matter now.
             trouble = filter_flaw.trouble.as_warning() if locked else filter_flaw.trouble
             flaws.append(replace(filter_flaw, trouble=trouble))
-        place_flaw = _without_place(entry, container, repo, path)
-        if place_flaw:
-            flaws.append(place_flaw)
+        unwritable = _unwritable_flaw(entry, container, repo, path)
+        if unwritable:
+            flaws.append(unwritable)
             continue
         if filter_flaw and not locked:
             continue
@@ -124,42 +132,52 @@ def _release(item: Mapping[str, Any], source: Source, origin: str) -> Tracker:
 
 
 def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
-    """Return a warning for each switch that is neither true nor false. Flux treats it as off."""
+    """Return a warning for each switch (`automated`, `locked`) that is neither true nor false.
+
+    Flux treats such a switch as off.
+    """
     flaws = []
     for name in ("automated", "locked"):
-        key, value = _policy(annotations, name)
+        key, value = _policy_annotation(annotations, name)
         if key and value not in ("true", "false"):
             message = f"{value!r} is not true, so it is treated as false"
-            flaws.append(_warned(key, value, message, f'set {key}: "true"'))
+            flaws.append(_annotation_warning(key, value, message, f'set {key}: "true"'))
     return flaws
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags, or the default rules and a flaw if the annotation is
-    invalid.
+    """Return the rules for an image's tags, and None; or the default rules and a flaw if the
+    annotation with the filter is invalid.
 
-    Without an annotation, the rules accept every tag.
+    Without such an annotation, the rules accept every tag.
     """
-    key, value = _policy(annotations, f"tag.{entry.alias}")
+    key, value = _policy_annotation(annotations, f"tag.{entry.alias}")
     tag_filter = value if key else "glob:*"
     try:
         return filter_policy(tag_filter), None
     except Malformed as error:
         message = f"{key}: {error.message}"
         trouble = Trouble("annotation", message, error.hint)
-        return Policy(), Flaw(entry.text, entry, key, value, trouble)
+        return Policy(), Flaw(text=entry.text, entry=entry, key=key, value=value, trouble=trouble)
 
 
-def _without_place(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
+def _unwritable_flaw(entry: Entry, container: Container, repo: str, path: str) -> Flaw | None:
     """Return a flaw that says why the image's version cannot be written, or None if it can be.
 
-    `repo` and `path` are the manifest's location in Git. Without a `repo`, it has none.
+    `repo` and `path` are the manifest's location in Git. `repo` is "" if the manifest is not in a
+    Git repository.
     """
     if not repo:
         manifest = path or "the manifest"
         message = f"{manifest} is not in a Git work tree with an origin and a commit"
         hint = "clone the repository with git, or pass --applications REPO//PATH"
-        return Flaw(entry.text, entry, "", "", Trouble("source", message, hint))
+        return Flaw(
+            text=entry.text,
+            entry=entry,
+            key="",
+            value="",
+            trouble=Trouble("source", message, hint),
+        )
     if not container.path:
         key = f"repository.fluxcd.io/{entry.alias}"
         message = (
@@ -167,11 +185,17 @@ def _without_place(entry: Entry, container: Container, repo: str, path: str) -> 
             " mapping too"
         )
         hint = "put repository and tag in a separate mapping for this image"
-        return Flaw(entry.text, entry, key, "", Trouble("annotation", message, hint))
+        return Flaw(
+            text=entry.text,
+            entry=entry,
+            key=key,
+            value="",
+            trouble=Trouble("annotation", message, hint),
+        )
     return None
 
 
-def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
+def _policy_annotation(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
     """Return the key and the value of the annotation for a Flux policy, such as `automated`, or
     ("", "") if no annotation sets it.
     """
@@ -186,57 +210,66 @@ def _policy(annotations: Mapping[str, str], name: str) -> tuple[str, str]:
 
 def _why_locked(annotations: Mapping[str, str]) -> str:
     """Return why an automated release is not updated, or "" if it is not locked."""
-    key, value = _policy(annotations, "locked")
+    key, value = _policy_annotation(annotations, "locked")
     if value != "true":
         return ""
-    _, message = _policy(annotations, "locked_msg")
-    _, user = _policy(annotations, "locked_user")
+    _, message = _policy_annotation(annotations, "locked_msg")
+    _, user = _policy_annotation(annotations, "locked_user")
     details = " by ".join(part for part in (message, user) if part)
     return f"{key}: true ({details})" if details else f"{key}: true"
 
 
-def _unknown_containers(
+def _unknown_image_flaws(
     annotations: Mapping[str, str],
     containers: tuple[Container, ...],
 ) -> Iterator[Flaw]:
     """Yield a warning for each annotation that filters the tags of an image that the values do not
     have.
     """
-    image_names = {container.name for container in containers}
+    names_in_values = {container.name for container in containers}
     filter_prefixes = [*(f"{prefix}tag." for prefix in PREFIXES), FILTER]
     for key, value in annotations.items():
         for prefix in filter_prefixes:
             if not key.startswith(prefix):
                 continue
             name = key.removeprefix(prefix)
-            if name not in image_names:
-                hint = f"available images: {', '.join(sorted(image_names)) or 'none'}"
-                yield _warned(key, value, f"spec.values has no image {name!r}", hint)
+            if name not in names_in_values:
+                hint = f"available images: {', '.join(sorted(names_in_values)) or 'none'}"
+                yield _annotation_warning(key, value, f"spec.values has no image {name!r}", hint)
 
 
-def _missing_images(
+def _missing_image_flaws(
     annotations: Mapping[str, str],
     mapped: Mapping[str, Container | None],
 ) -> Iterator[Flaw]:
-    """Yield a warning for each annotation with the path of an image that the values do not have."""
+    """Yield a warning for each annotation with the path of an image that the values do not have.
+
+    `mapped` are the images whose paths are set by annotations, by name. A missing one is None.
+    """
     for name, container in mapped.items():
         if container is None:
             key = f"{REPOSITORY_KEY}{name}"
             hint = "use a key path below spec.values"
             message = "spec.values has no image at this path"
-            yield _warned(key, annotations[key], message, hint)
+            yield _annotation_warning(key, annotations[key], message, hint)
 
 
-def _warned(key: str, value: str, message: str, hint: str) -> Flaw:
+def _annotation_warning(key: str, value: str, message: str, hint: str) -> Flaw:
     """Return a warning about an annotation."""
-    return Flaw("", None, key, value, Trouble.warning("annotation", f"{key}: {message}", hint))
+    return Flaw(
+        text="",
+        entry=None,
+        key=key,
+        value=value,
+        trouble=Trouble.warning("annotation", f"{key}: {message}", hint),
+    )
 
 
 def filter_policy(text: str) -> Policy:
-    """Return the Policy for `semver:<range>`, `glob:<glob>` (or a glob alone),
-    `regex:<RE2>` or `regexp:<RE2>`.
+    """Return the Policy for a Flux tag filter: `semver:<range>`, `glob:<glob>` (or a glob alone),
+    `regex:<RE2>`, or `regexp:<RE2>`. Raises `Malformed`.
 
-    Without a version range, Flux orders tags by build time. Raises `Malformed`.
+    Without a version range, Flux orders tags by build time.
     """
     prefix, colon, pattern = text.partition(":")
     kind = prefix if colon else ""
@@ -247,13 +280,14 @@ def filter_policy(text: str) -> Policy:
     if kind in ("regex", "regexp"):
         return Policy("newest-build", allow=allow_pattern(f"regexp:{pattern}") or None)
     glob = pattern if kind == "glob" else text
-    check_length(glob)
+    check_length(glob)  # raises `Malformed`
     if not glob:
         raise Malformed(
             "the filter is empty, so no tag matches",
             "use glob:*, semver:<range>, or regexp:<pattern>",
         )
-    if not glob.strip("*"):
+    matches_every_tag = not glob.strip("*")
+    if matches_every_tag:
         return Policy("newest-build")
     regexp = glob_pattern(glob)
     compiled(regexp)  # raises `Malformed`
@@ -291,8 +325,8 @@ def containers(
 ) -> tuple[Container, ...]:
     """Return the images in the values, one for each name.
 
-    An image mapped by annotations (`mapped`) wins over an image with the same name in the usual
-    place.
+    The usual places are the top level and each top-level key. An image whose path is set by
+    annotations (`mapped`) wins over an image with the same name in a usual place.
     """
     possible = [_container(TOP, values, "")]
     for key, value in values.items():
@@ -300,15 +334,16 @@ def containers(
         escaped_name = name.replace(".", "\\.")
         possible.append(_container(name, mapping(value), escaped_name))
     possible += mapped.values()
-    by_name = {container.name: container for container in possible if container}
+    by_name = {container.name: container for container in possible if container}  # the last wins
     return tuple(by_name.values())
 
 
 def _container(name: str, holder: Mapping[str, Any], path: str) -> Container | None:
-    """Return the image in a mapping of the values, or None.
+    """Return the image in a mapping of the values, or None if there is none.
 
-    The form is `image: {repository, tag}`, or `image` with an optional `tag` and an optional
-    `registry`. `path` is the mapping's key path, or "" for the top level.
+    The mapping (`holder`) has `image: {repository, tag}`, or a string at `image`, with an optional
+    `tag` and an optional `registry` next to it. `path` is the mapping's key path, or "" for the top
+    level.
     """
     raw = holder.get("image")
     if isinstance(raw, str):
@@ -339,10 +374,10 @@ def _image(text: object, siblings: Mapping[str, Any]) -> Image | None:
     host = registry.strip("/ ") if isinstance(registry, str) else ""
     if host:
         _, path = split_registry(image.name)
-        in_registry = live_image(f"{host}/{path}")
-        if in_registry is None:
+        image_at_host = live_image(f"{host}/{path}")
+        if image_at_host is None:
             return None
-        image = replace(in_registry, tag=image.tag, digest=image.digest)
+        image = replace(image_at_host, tag=image.tag, digest=image.digest)
 
     tag = siblings.get("tag")
     if isinstance(tag, str) and tag:
@@ -391,15 +426,18 @@ def _mapped_image(
 
 
 def _common_mapping(values: Mapping[str, Any], repository: str, tag: str) -> str:
-    """Return the path of the mapping that has both keys, or "" if there is none.
+    """Return the path of the mapping that has both an image's `repository` (or `image`) and its
+    `tag`, or "" if they are not in one mapping.
 
-    `repository` and `tag` are the paths of the keys. Without a tag, return the repository's path.
+    `repository` and `tag` are the paths of the two values, such as `web.image.tag`. If `tag` is "",
+    returns the path of the repository.
     """
     if not tag:
         return repository
     parent, _, repository_key = repository.rpartition(".")
     tag_parent, _, tag_key = tag.rpartition(".")
-    if tag_parent != parent or repository_key not in ("repository", "image") or tag_key != "tag":
+    has_usual_keys = repository_key in ("repository", "image") and tag_key == "tag"
+    if tag_parent != parent or not has_usual_keys:
         return ""
     common_mapping = mapping(values, *parent.split(".")) if parent else values
     if repository_key == "repository" and "image" in common_mapping:

@@ -96,15 +96,16 @@ def configure(
     *,
     complete: bool = True,
 ) -> tuple[tuple[Application, ...], tuple[Problem, ...]]:
-    """Return the Applications with the resources' settings, and the problems found.
+    """Return the Applications with the settings of the `ImageUpdater` resources (`updaters`), and
+    warnings about the resources.
 
-    If a resource references an Application, the resource's settings replace the AIU annotations.
-
-    With `useAnnotations`, the Application's annotations apply. If it has no `image-list`, the next
+    If a resource references an Application, the resource's settings replace its AIU annotations.
+    With `useAnnotations`, its annotations apply instead; if it has no `image-list`, the next
     reference applies, as in AIU. An Application that no resource references is unchanged.
-    `namespace` is the default for resources without one, and `origins` are their locations.
-    `complete` says whether `apps` has all Applications that the resources may reference. Problems
-    are warnings: invalid parts of a resource are skipped, together with their images.
+
+    `namespace` is the default for resources without one, and `origins` are their locations. If
+    `complete`, `apps` has all Applications that the resources may reference, so a reference that
+    selects none gets a warning. Invalid parts of a resource are skipped, with their images.
     """
     if not updaters:
         return tuple(apps), ()
@@ -112,11 +113,11 @@ def configure(
     with_origins = list(zip(updaters, origin_of_each, strict=True))
     references, problems = _references_of_all(with_origins, namespace)
     settings_cache: dict[Reference, ReferenceSettings] = {}
-    configured = []
-    used: set[Reference] = set()
+    configured_apps = []
+    used_references: set[Reference] = set()  # the references that select at least one Application
     for app in apps:
-        matching = _matching(app, references)
-        used.update(matching)
+        matching = _matching_references(app, references)
+        used_references.update(matching)
         configured_app = app
         for position, reference in enumerate(matching):
             if reference not in settings_cache:
@@ -126,18 +127,23 @@ def configure(
             settings = settings_cache[reference]
             applies = settings.annotations is not None or app.annotations.get("image-list")
             if applies:
-                configured_app = _configured(app, reference, settings)
-                problems += _rivals(app, reference, matching[position + 1 :])
+                configured_app = _with_settings(app, reference, settings)
+                less_specific = matching[position + 1 :]
+                problems += _rival_warnings(app, reference, less_specific)
                 break
-        configured.append(configured_app)
+        configured_apps.append(configured_app)
 
     if complete:
         every_reference = _exact_names_first(references)
-        problems += [_idle(reference) for reference in every_reference if reference not in used]
-    return tuple(configured), tuple(problems)
+        problems += [
+            _idle_warning(reference)
+            for reference in every_reference
+            if reference not in used_references
+        ]
+    return tuple(configured_apps), tuple(problems)
 
 
-def _matching(
+def _matching_references(
     app: Application,
     references: Mapping[tuple[str, str], Sequence[Reference]],
 ) -> list[Reference]:
@@ -155,16 +161,21 @@ def _matching(
 
 def _exact_names_first(references: References) -> Iterator[Reference]:
     """Yield all references, those with an exact name before those with a pattern."""
-    with_exact_name = [found for (_, name), found in references.items() if name]
-    with_pattern = [found for (_, name), found in references.items() if not name]
+    with_exact_name = [same_name for (_, name), same_name in references.items() if name]
+    with_pattern = [patterns for (_, name), patterns in references.items() if not name]
     return chain(*with_exact_name, *with_pattern)
 
 
-def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) -> list[Problem]:
+def _rival_warnings(
+    app: Application,
+    winner: Reference,
+    others: Sequence[Reference],
+) -> list[Problem]:
     """Return a warning if several resources reference an Application: in AIU,
     they keep overwriting each other.
 
-    `winner` is the reference that applies, and `others` are less specific.
+    `winner` is the reference that applies. `others` select the Application too, but are less
+    specific.
     """
     updaters = dict.fromkeys(reference.updater for reference in others)
     updaters.pop(winner.updater, None)  # several references in the same resource do no harm
@@ -179,8 +190,8 @@ def _rivals(app: Application, winner: Reference, others: Sequence[Reference]) ->
     return [replace(warning, application=app.key)]
 
 
-def _idle(reference: Reference) -> Problem:
-    """Return the warning for a reference that does not select any Application."""
+def _idle_warning(reference: Reference) -> Problem:
+    """Return the warning for a reference that selects no Application."""
     message = f"{reference.place}: no Application in namespace {reference.namespace!r} matches"
     labels = " or labelSelectors" if reference.labels else ""
     hint = (
@@ -191,7 +202,7 @@ def _idle(reference: Reference) -> Problem:
 
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
-    """Yield the warnings about a reference."""
+    """Yield a problem for each warning and each advice in a reference's settings."""
     for warning in settings.warnings:
         message = f"{reference.place}: {warning}"
         yield _resource_warning(reference.origin, message, field=reference.field)
@@ -201,10 +212,15 @@ def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> It
         yield replace(problem, advice=True)
 
 
-def _configured(app: Application, reference: Reference, settings: ReferenceSettings) -> Application:
+def _with_settings(
+    app: Application,
+    reference: Reference,
+    settings: ReferenceSettings,
+) -> Application:
     """Return the Application with the reference's settings.
 
-    The settings replace its annotations, except those that a resource cannot set.
+    The settings replace its annotations, except those that a resource cannot set. If the settings
+    have no annotations, the Application keeps its own.
     """
     app = replace(app, reference=reference.place)
     if settings.keys or settings.request_labels:
@@ -226,7 +242,11 @@ def _configured(app: Application, reference: Reference, settings: ReferenceSetti
 
 
 def _may_be_ours(key: str) -> bool:
-    """Return whether a key is one of `OURS`, or similar to one, which then causes a warning."""
+    """Return whether a key is one of `OURS`, the keys that AIU does not know, alone or under an
+    alias, or is similar to one.
+
+    A similar key is probably misspelled, and causes a warning.
+    """
     if key.endswith(OURS):
         return True
     without_alias = key.partition(".")[2]
@@ -236,25 +256,26 @@ def _may_be_ours(key: str) -> bool:
 
 def _resource_warning(origin: str, message: str, hint: str = "", field: Path = ()) -> Problem:
     """Return a warning about a field of the resource at `origin`."""
-    located = f"{origin}: {message}" if origin not in NO_FILES else message
+    message_with_origin = f"{origin}: {message}" if origin not in NO_FILES else message
     hint = hint or "see the ImageUpdater specification"
-    return Problem(Trouble.warning("source", located, hint), field=field)
+    return Problem(Trouble.warning("source", message_with_origin, hint), field=field)
 
 
-# an ImageUpdater's namespace and name, the resource, and its origin
-_Named = tuple[tuple[str, str], Mapping[str, Any], str]
+# an ImageUpdater's (namespace, name), the resource, and its origin
+_NamedResource = tuple[tuple[str, str], Mapping[str, Any], str]
 
 
 def _references_of_all(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
 ) -> tuple[References, list[Problem]]:
-    """Return the references in all resources, sorted by resource name, and the problems found.
+    """Return the references in all resources, and warnings about the resources.
 
-    `namespace` is the default for resources without one.
+    `updaters` are the resources with their origins. `namespace` is the default for resources
+    without one.
     """
     references = References()
-    sorted_resources, problems = _in_order(updaters, namespace)
+    sorted_resources, problems = _sorted_resources(updaters, namespace)
     previous_name = ("", "")
     for index, (full_name, item, origin) in enumerate(sorted_resources):
         own_namespace, name = full_name
@@ -269,9 +290,11 @@ def _references_of_all(
         try:
             spec = mapping(item, "spec")
             problems += _namespace_warnings(spec, own_namespace, title, origin)
-            for reference in _of_resource(index, full_name, spec, origin, problems):
+            # `_references_in` also adds the errors that it finds to `problems`.
+            for reference in _references_in(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
-                is_exact = not _WILD.search(pattern) and "\\" not in pattern
+                has_wildcard = _WILD.search(pattern) is not None
+                is_exact = not has_wildcard and "\\" not in pattern
                 key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)
         except Malformed as error:
@@ -286,9 +309,9 @@ def _namespace_warnings(
     title: str,
     origin: str,
 ) -> Iterator[Problem]:
-    """Yield a warning if `spec.namespace` is not the resource's own namespace.
+    """Yield a warning if `spec.namespace` is set, and is not the resource's own namespace.
 
-    Up to v1.1, AIU read the Applications' namespace from this field.
+    Up to v1.1, AIU read the Applications' namespace from this field. `title` names the resource.
     """
     if spec.get("namespace") not in (None, "", namespace):
         message = (
@@ -299,17 +322,18 @@ def _namespace_warnings(
         yield _resource_warning(origin, message, hint, ("spec", "namespace"))
 
 
-def _in_order(
+def _sorted_resources(
     updaters: Sequence[tuple[Mapping[str, Any], str]],
     namespace: str,
-) -> tuple[list[_Named], list[Problem]]:
-    """Return the resources sorted by name, and a warning for each one without a usable name.
+) -> tuple[list[_NamedResource], list[Problem]]:
+    """Return the resources sorted by namespace and name, and a warning for each resource whose name
+    or namespace is not a string. Those resources are left out.
 
     `updaters` are the resources with their origins. `namespace` is the default for resources
     without one.
     """
     problems = list[Problem]()
-    named: list[_Named] = []
+    named: list[_NamedResource] = []
     for item, origin in updaters:
         metadata = plain_data.mapping(item, "metadata")
         not_strings = [
@@ -324,22 +348,24 @@ def _in_order(
             continue
         full_name = (str(metadata.get("namespace") or namespace), str(metadata.get("name") or ""))
         named.append((full_name, item, origin))
-    named.sort(key=itemgetter(0))  # by namespace and name
+    named.sort(key=itemgetter(0))  # by (namespace, name)
     return named, problems
 
 
-def _of_resource(
+def _references_in(
     index: int,
     full_name: tuple[str, str],
     spec: Mapping[str, Any],
     origin: str,
     problems: list[Problem],
 ) -> list[Reference]:
-    """Return a resource's references, or an empty list if AIU rejects the whole resource because of
-    one of them.
+    """Return a resource's references, and add a warning about each invalid one to `problems`.
 
-    `index` is the resource's position, and `full_name` its namespace and name. Adds any errors to
-    `problems`. Raises `Malformed` if the resource cannot be read at all.
+    Returns an empty list if a reference has no valid `namePattern`, because AIU then rejects the
+    whole resource. A reference with an invalid label selector is left out. Raises `Malformed` if
+    `applicationRefs` is empty or unreadable.
+
+    `index` is the resource's position, and `full_name` its namespace and name.
     """
     refs = mappings(spec, "applicationRefs")
     if not refs:
@@ -364,7 +390,17 @@ def _of_resource(
             continue
         score = _score_in_aiu(pattern, ref.get("labelSelectors"))
         order = (index, -score, position)
-        references.append(Reference(order, updater, pattern, labels, spec, ref, origin))
+        references.append(
+            Reference(
+                order=order,
+                updater=updater,
+                pattern=pattern,
+                labels=labels,
+                spec=spec,
+                ref=ref,
+                origin=origin,
+            )
+        )
     return [] if is_rejected else references
 
 
@@ -385,9 +421,10 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
 
 
 def _name_pattern(ref: Mapping[str, Any], position: int) -> str:
-    """Return a reference's name glob.
+    """Return the glob for Application names in a reference (`namePattern`), such as `web-*`.
 
-    Raises `Malformed` if it is missing or unreadable. `position` is for the message.
+    Raises `Malformed` if it is missing or invalid. `position` is the reference's index, for the
+    message.
     """
     place = f"applicationRefs[{position}]"
     try:
@@ -402,7 +439,10 @@ def _name_pattern(ref: Mapping[str, Any], position: int) -> str:
 
 
 def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
-    """Yield the requirements in `labelSelectors`. Raises `Malformed` for an invalid one."""
+    """Yield the requirements in a reference's `labelSelectors`.
+
+    Raises `Malformed` for an invalid one.
+    """
     selector = mapping(ref, "labelSelectors")
     labels = mapping(selector, "matchLabels")
     for key in labels:
@@ -412,7 +452,8 @@ def _label_requirements(ref: Mapping[str, Any]) -> Iterator[Requirement]:
         operator = text(raw, "operator")
         values = tuple(strings(raw, "values"))
         needs_values = operator in ("In", "NotIn")
-        is_valid = key and operator in OPERATORS and bool(values) == needs_values
+        has_right_values = bool(values) == needs_values
+        is_valid = key != "" and operator in OPERATORS and has_right_values
         if not is_valid:
             raise Malformed(
                 f"matchExpressions: {key!r} {operator!r} {list(values)} is not a valid selector"
@@ -480,6 +521,7 @@ def _option_of(key: str, text: str) -> ConfigOption:
     return ConfigOption(key, "", "Image Updater does not read this key either")
 
 
+# key → the option that takes the key's value
 _VALUES = {
     "git.user": "--git-author-name",
     "git.email": "--git-author-email",
@@ -490,17 +532,20 @@ _VALUES = {
     "argocd.server_addr": "--argocd-server",
     "applications_api": "--applications",
 }
+# key → its values that have another name in Image Update
 _WORDS = {
     "log.level": {"trace": "debug", "warn": "warning"},
     "log.format": {"plain": "text"},
     "applications_api": {"kubernetes": "cluster", "argocd": "argocd"},
 }
+# key → the option that replaces it if its value is "true"
 _SWITCHES = {
     "git.commit-sign-off": "--sign-off",
     "kube.events": "--kubernetes-events",
     "argocd.insecure": "--argocd-insecure",
     "argocd.plaintext": "--argocd-plaintext",
 }
+# key → why no option replaces it
 _NOT_NEEDED = {
     "argocd.grpc_web": "not needed: Argo CD is queried over HTTPS",
     "interval": NO_LOOP,

@@ -101,19 +101,20 @@ def reference_settings(
     ref: Mapping[str, Any],
     namespace: str,
 ) -> ReferenceSettings:
-    """Return a reference's settings.
+    """Return the settings of a reference, an item of `applicationRefs`.
 
-    They are merged from the resource's `spec`, the reference (`ref`), and each image. A later level
-    wins. The annotations are empty if no image can be used. Never raises.
+    They are merged from three levels: the resource's `spec`, the reference (`ref`), and each image.
+    A later level wins. The annotations are None with `useAnnotations`, and empty if no image can be
+    used. `namespace` is the resource's. An invalid setting becomes a warning, not an error.
     """
     images = _Images(by_alias={}, warnings=[], advice=[])
     try:
         if flag(ref, "useAnnotations"):
             # In this case, AIU ignores the reference's other settings. Its documentation does not
             # say whether this includes signatures. Here, a required signature is always checked.
-            signing_key = _verification((ref, spec), namespace)
+            signing_key = _required_signing_key((ref, spec), namespace)
             return ReferenceSettings(None, keys={"": signing_key} if signing_key else {})
-        write_back, labels = _write_back(spec, ref, images.warnings)
+        write_back, labels = _write_back_annotations(spec, ref, images.warnings)
         raw_images = mappings(ref, "images")
     except UnknownFieldError:  # `unknown_fields` reports it
         return ReferenceSettings({})
@@ -147,20 +148,22 @@ def reference_settings(
     )
 
 
-def _write_back(
+def _write_back_annotations(
     spec: Mapping[str, Any],
     ref: Mapping[str, Any],
     warnings: list[str],
 ) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Return the annotations that specify where changes go, and the request labels.
+    """Return the annotations that say where changes are written, and the labels of pull requests.
 
-    A setting in `ref`, the reference, wins over one in `spec`. Raises Malformed.
+    A setting in `ref`, the reference, wins over one in `spec`. Raises `Malformed`. Invalid labels
+    add a warning to `warnings`.
     """
     levels = [mapping(level, "writeBackConfig") for level in (spec, ref)]
     method = text(_merged_levels(levels), "method")
     git = _merged_levels([mapping(level, "gitConfig") for level in levels])
     if method == "argocd":  # in this case, AIU does not read gitConfig
         git = {}
+    # Each annotation is "" if no field sets it.
     annotations = {"write-back-method": method}
     annotations |= {name: text(git, key) for key, name in GIT.items()}
     annotations["pull-request"] = "true" if git.get("pullRequest") is not None else ""
@@ -174,9 +177,11 @@ def _add_image(
     namespace: str,
     images: _Images,
 ) -> None:
-    """Read one image and add it to `images`.
+    """Read one image, and add it to `images` under its alias, with any warnings about it.
 
-    `levels` are the resource and the reference. Raises `Malformed`.
+    An image without a valid alias gets the last part of its name as the alias, such as `web`. If
+    another image has the alias, a number is added: `web-2`. `levels` are the resource's `spec` and
+    the reference. Raises `Malformed`.
     """
     # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
@@ -184,11 +189,12 @@ def _add_image(
     if not entry:
         raise Malformed("it has no imageName")
     all_levels = (*levels, raw_image)
-    common = [mapping(level, "commonUpdateSettings") for level in all_levels]
-    _stored_default(all_levels, common, images.advice)
-    annotations = _update(common)
+    blocks = [mapping(level, "commonUpdateSettings") for level in all_levels]
+    _advise_on_missing_strategy(all_levels, blocks, images.advice)
+    annotations = _update_annotations(blocks)
     annotations |= _manifest_targets(mapping(raw_image, "manifestTargets"))
-    signing_key = _verification(reversed(all_levels), namespace)
+    innermost_first = reversed(all_levels)
+    signing_key = _required_signing_key(innermost_first, namespace)
     image = _Image(entry, annotations, signing_key)
 
     alias = text(raw_image, "alias")
@@ -215,19 +221,21 @@ def _add_image(
     images.by_alias[unused_alias] = image
 
 
-def _stored_default(
+def _advise_on_missing_strategy(
     levels: Iterable[Mapping[str, Any]],
-    common: Iterable[Mapping[str, Any]],
+    blocks: Iterable[Mapping[str, Any]],
     advice: list[str],
 ) -> None:
-    """Add advice about each `commonUpdateSettings` block that does not set a strategy.
+    """Add a message to `advice` for each `commonUpdateSettings` block without a strategy, if an
+    outer level's strategy is not semver.
 
-    AIU's CRD (1.3) stores semver in such a block, which overrides an outer level's strategy.
-    `levels` are the resource, the reference, and the image; `common` are their blocks.
+    AIU's CRD (1.3) stores semver in such a block, which then overrides the outer level's strategy.
+    `levels` are the resource's `spec`, the reference, and the image. `blocks` has the block of
+    each, or {}.
     """
     outer_strategy = ""
     names = ("spec", "the reference", "the image")
-    for name, level, settings in zip(names, levels, common, strict=True):
+    for name, level, settings in zip(names, levels, blocks, strict=True):
         strategy = text(settings, "updateStrategy")
         has_block = level.get("commonUpdateSettings") is not None
         if has_block and not strategy and outer_strategy not in ("", "semver"):
@@ -240,10 +248,10 @@ def _stored_default(
             outer_strategy = strategy
 
 
-def _update(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """Return the annotations for `commonUpdateSettings`.
+def _update_annotations(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the annotations for the `commonUpdateSettings` of all levels.
 
-    A later level wins, even if its value is empty.
+    A later level wins, even if its value is empty. An empty value sets no annotation.
     """
     merged = _merged_levels(levels)
     annotations = {}
@@ -267,7 +275,7 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     With a `spec`, `name` and `tag` are ignored. Raises `Malformed` if several kinds are set or a
     field is unknown.
     """
-    kinds = [kind for kind in TARGETS if targets.get(kind) is not None]
+    kinds = [kind for kind in TARGETS if targets.get(kind) is not None]  # "helm", "kustomize", …
     if len(kinds) > 1:
         raise Malformed(
             f"manifestTargets has {' and '.join(kinds)}, but only one of them is allowed"
@@ -280,34 +288,39 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     target = mapping(targets, kind)
     fields = {key: text(target, key) for key in annotation_keys}
     _refuse_unknown(target, annotation_keys)
-    if fields.get("spec"):
+    if fields.get("spec"):  # a whole reference (name:tag) replaces name and tag
         fields = {"spec": fields["spec"]}
     return {annotation_keys[key]: value for key, value in fields.items() if value}
 
 
 def _request_labels(git: Mapping[str, Any], warnings: list[str]) -> tuple[str, ...]:
-    """Return the valid labels in `gitConfig.pullRequest`, and add a warning about invalid ones."""
+    """Return the first `MOST_LABELS` valid labels in `gitConfig.pullRequest`.
+
+    If there are others, add a warning to `warnings`.
+    """
     raw_labels = strings(mapping(git, "pullRequest"), "labels")
-    distinct = dict.fromkeys(label.strip() for label in raw_labels)
-    labels = [
-        label for label in distinct if 0 < len(label) <= LONGEST_LABEL and label.isprintable()
+    distinct_labels = dict.fromkeys(label.strip() for label in raw_labels)
+    valid_labels = [
+        label
+        for label in distinct_labels
+        if 0 < len(label) <= LONGEST_LABEL and label.isprintable()
     ]
-    has_invalid_labels = len(labels) < len(distinct)
-    if has_invalid_labels or len(labels) > MOST_LABELS:
+    has_invalid_labels = len(valid_labels) < len(distinct_labels)
+    if has_invalid_labels or len(valid_labels) > MOST_LABELS:
         warnings.append(
             f"gitConfig.pullRequest.labels: at most {MOST_LABELS} labels of 1 to {LONGEST_LABEL}"
             " characters are allowed; the rest are ignored"
         )
-    return tuple(labels[:MOST_LABELS])
+    return tuple(valid_labels[:MOST_LABELS])
 
 
-def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
+def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySecret | None:
     """Return the signing key that `imagesVerification` requires for an image, or None if no
     signature is required.
 
-    AIU has verified signatures since v1.3. The first level is the innermost one, and its fields
-    win. A block without `enabled` counts as enabled, which is the default in AIU's CRD. Raises
-    `Malformed` for anything that cannot be verified here, so that the image is skipped.
+    The first level is the innermost one, and its fields win. A block without `enabled` counts as
+    enabled, which is the default in AIU's CRD. Raises `Malformed` for a check that is not supported
+    here, so that the image is skipped. AIU has verified signatures since v1.3.
     """
     outermost_first = reversed(tuple(levels))
     with_block = [level for level in outermost_first if level.get("imagesVerification") is not None]
@@ -319,19 +332,20 @@ def _verification(levels: Iterable[Mapping[str, Any]], namespace: str) -> KeySec
             fields_set = _merged_levels([mapping(level, "imagesVerification")])
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
-    except UnknownFieldError:
+    except UnknownFieldError:  # a `Malformed` too, but the callers tell it apart
         raise
     except Malformed as error:
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
 def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the secret that contains the key in `imagesVerification`, or None if verification is
-    off.
+    """Return the secret that contains the key in an `imagesVerification` block, or None if the
+    block's `enabled` is false.
 
-    Raises `Malformed` for any other kind of check.
+    Raises `Malformed` unless the block has a `cosignKey`, and nothing else.
     """
-    is_off = verification.get("enabled") is not None and not flag(verification, "enabled")
+    has_switch = verification.get("enabled") is not None
+    is_off = has_switch and not flag(verification, "enabled")
     if is_off:
         return None
     cosign_key = mapping(verification, "cosignKey")
@@ -484,11 +498,12 @@ def shown(path: Iterable[str | int]) -> str:
 
 
 def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
-    """Yield the message, hint, and path of each unknown field, in document order.
+    """Yield the message, hint, and path of each unknown field of an `ImageUpdater`, in document
+    order.
 
     Yields at most `MOST` fields. Values of the wrong type are skipped.
     """
-    unknown = _unknown(item.get("spec"), SPEC, ("spec",))
+    unknown = _unknown_below(item.get("spec"), SPEC, ("spec",))
     for path, hint in islice(unknown, MOST):
         *parents, key = path
         message = f"{shown(parents)} has an unknown field {str(key)[:LONGEST]!r}"
@@ -497,7 +512,7 @@ def unknown_fields(item: Mapping[str, Any]) -> Iterator[tuple[str, str, Path]]:
         yield message, hint, path
 
 
-def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
+def _unknown_below(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, str]]:
     """Yield the path and hint of each unknown field in a value and below it.
 
     `fields` are the known fields of the value, or of each item if it is a list. `path` is the
@@ -505,16 +520,16 @@ def _unknown(value: object, fields: Fields, path: Path) -> Iterator[tuple[Path, 
     """
     if isinstance(value, list):
         for number, item in enumerate(value):
-            yield from _unknown(item, fields, (*path, number))
+            yield from _unknown_below(item, fields, (*path, number))
     elif isinstance(value, Mapping):
         for key, field_value in value.items():
             if key not in fields:
-                yield (*path, str(key)), _hint(str(key), fields)
-            elif fields[key]:
-                yield from _unknown(field_value, fields[key], (*path, key))
+                yield (*path, str(key)), _unknown_field_hint(str(key), fields)
+            elif fields[key]:  # known fields below this one
+                yield from _unknown_below(field_value, fields[key], (*path, key))
 
 
-def _hint(key: str, fields: Fields) -> str:
+def _unknown_field_hint(key: str, fields: Fields) -> str:
     """Return a hint for an unknown field: a similarly named field at this level or the nearest
     deeper one, or else all fields at this level.
     """

@@ -78,18 +78,21 @@ class Faulty(Malformed):
         self.value = value
 
 
-def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ...]:
-    """Return the prefixes under which an entry's per-image keys are looked up.
+def prefixes(entry: Entry, aliases: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Return the prefixes of an `image-list` entry's own keys: `web` in `web.allow-tags`.
 
-    The first one with a value wins.
+    If several prefixes have a value, the first one wins. Examples:
 
-    For an entry with an alias, the prefixes are the alias with "/" as "_" (AIU v0), and the alias
-    itself (v1). For an entry without one, they are the whole name and its path, both with "/" as
-    "_", then the last part. Prefixes that another entry uses as its alias (`taken`) are omitted.
-    AIU does not read per-image keys for an entry without an alias, but people expect it to.
+    - `acme/web=ghcr.io/acme/web`: `acme_web`, `acme/web`
+    - `ghcr.io/acme/web`: `ghcr.io_acme_web`, `acme_web`, `web`
+
+    An entry without an alias does not get a prefix that is another entry's alias (`aliases`).
     """
     if entry.alias:
-        return tuple(dict.fromkeys((entry.alias.replace("/", "_"), entry.alias)))
+        alias_in_v0 = entry.alias.replace("/", "_")
+        alias_in_v1 = entry.alias
+        return tuple(dict.fromkeys((alias_in_v0, alias_in_v1)))
+    # AIU does not read per-image keys for an entry without an alias, but people expect it to.
     image_name = entry.image.name
     _, path = split_registry(image_name)
     names = (
@@ -97,7 +100,7 @@ def prefixes(entry: Entry, taken: frozenset[str] = frozenset()) -> tuple[str, ..
         path.replace("/", "_"),
         path.rpartition("/")[2],
     )
-    return tuple(name for name in dict.fromkeys(names) if name not in taken)
+    return tuple(name for name in dict.fromkeys(names) if name not in aliases)
 
 
 @dataclass(frozen=True)
@@ -122,22 +125,25 @@ class ImageList:
 
 @lru_cache(maxsize=4096)
 def read_image_list(text: str) -> ImageList:
-    """Parse an `image-list`. An unreadable entry keeps its alias."""
+    """Parse an `image-list`, such as `web=nginx:1.x, ghcr.io/acme/api`.
+
+    An entry that cannot be parsed is in `unreadable`, and its alias still counts as a prefix.
+    """
     pieces = split_image_list(text)
     # A comma in a version range splits an entry, as in `web=nginx:>=1,<2`: position of the part
     # that was cut off → position of its entry.
-    cut = cut_ranges(text)
+    entry_of_cut_part = cut_ranges(text)
     entries: list[Entry] = []
     unreadable: list[tuple[str, Malformed]] = []
     for number, (piece, parsed) in enumerate(zip(pieces, parse_image_list(text), strict=True)):
-        if number in cut:
+        if number in entry_of_cut_part:
             continue
         if isinstance(parsed, Entry):
             entries.append(parsed)
         else:
             unreadable.append((piece, parsed))
     cut_parts: dict[str, list[str]] = {}
-    for number, entry_number in cut.items():
+    for number, entry_number in entry_of_cut_part.items():
         cut_parts.setdefault(pieces[entry_number], []).append(pieces[number])
 
     prefixes_of_aliases = [prefixes(entry) for entry in entries if entry.alias]
@@ -145,7 +151,7 @@ def read_image_list(text: str) -> ImageList:
     unreadable_aliases = [
         piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece
     ]
-    without_alias = _without_alias(entries, aliases)
+    without_alias = _without_alias(entries, aliases)  # with their prefixes
     bare: dict[str, Entry] = {}
     for entry, names in without_alias:
         for name in names:
@@ -187,7 +193,8 @@ Index = Mapping[str, Mapping[str, str]]
 
 
 def index(annotations: Mapping[str, str]) -> Index:
-    """Return an Application's per-image settings.
+    """Return the values of an Application's image keys, by key and prefix:
+    `{"allow-tags": {"web": "regexp:^v"}}`.
 
     Empty values are omitted, except for a per-image `ignore-tags`.
 
@@ -199,7 +206,7 @@ def index(annotations: Mapping[str, str]) -> Index:
         prefix, key = split_key(full_key)
         if not key:
             continue
-        empty_value_counts = key == "ignore-tags" and prefix
+        empty_value_counts = key == "ignore-tags" and prefix != ""
         if value or empty_value_counts:
             values_by_key.setdefault(key, {})[prefix] = value
     return values_by_key
@@ -222,20 +229,20 @@ def split_key(full_key: str) -> tuple[str, str]:
 
 
 def settings(annotated: Index, names: Iterable[str]) -> dict[str, Setting]:
-    """Return an entry's settings by image key.
+    """Return an entry's settings by image key. A key that no annotation sets gets `Setting()`.
 
-    `names` are the prefixes of the entry's own keys. Settings under them win over Application-wide
-    settings.
+    `names` are the prefixes of the entry's own keys, such as `web`. Settings under them win over
+    Application-wide settings, and the first prefix wins over the others.
     """
-    chosen = {}
-    for key, values in annotated.items():
+    setting_by_key = {}
+    for key, value_of_prefix in annotated.items():
         for name in (*names, ""):
-            if name in values:
+            if name in value_of_prefix:
                 full_key = f"{name}.{key}" if name else key
-                chosen[key] = Setting(full_key, values[name])
+                setting_by_key[key] = Setting(full_key, value_of_prefix[name])
                 break
-    unset = {key: Setting() for key in IMAGE_KEYS if key not in chosen}
-    return chosen | unset
+    unset_keys = {key: Setting() for key in IMAGE_KEYS if key not in setting_by_key}
+    return setting_by_key | unset_keys
 
 
 # Go's strconv.ParseBool, which AIU v1 uses.
@@ -261,14 +268,15 @@ def platforms(setting: Setting) -> tuple[str, ...]:
 
 
 def write_back_method(value: str) -> tuple[str, str]:
-    """Return the method (`git` or `argocd`) and the source of the credentials (""
-    or `secret:<namespace>/<name>`).
+    """Return the method (`git` or `argocd`) and the source of the credentials in a
+    `write-back-method`, such as `git:secret:argocd/git-creds`.
 
+    The source is `secret:<namespace>/<name>`, `secret:<name>`, or "" for Argo CD's own credentials.
     The default method is `git`; in AIU, it is `argocd`. Raises `Faulty`.
     """
     method, colon, credentials = (part.strip() for part in value.partition(":"))
     allowed_methods = ("git",) if colon else ("", "git", "argocd")  # only git has credentials
-    lacks_credentials = colon and not credentials
+    lacks_credentials = bool(colon) and not credentials
     if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
@@ -285,8 +293,8 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch and the head branch's template in `<base>:<head>`. Each is "" if the
-    value does not contain it.
+    """Return the base branch, and the template of the head branch (which a pull request proposes),
+    in a `git-branch`: `<base>:<head>`. Each is "" if the value does not contain it.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
@@ -303,7 +311,8 @@ def git_branch(value: str) -> tuple[str, str]:
             parts.append(value[start:position].strip())
             start = position + 1
     parts.append(value[start:].strip())
-    if len(parts) > 2:  # base and head
+    has_more_than_base_and_head = len(parts) > 2
+    if has_more_than_base_and_head:
         raise Faulty(
             "git-branch",
             value,
@@ -369,18 +378,18 @@ class Doubt(Troubled):
 
 
 def doubts(annotations: Mapping[str, str]) -> tuple[tuple[str, Doubt], ...]:
-    """Return the annotations that have no effect, by key (without the prefix), each with its
-    doubt.
+    """Return the keys (without the prefix) of the annotations that have no effect, each with a
+    `Doubt`, which says why, and which key to use instead.
     """
     image_list = annotations.get("image-list", "")
-    doubts_by_key = ((key, doubt(key, image_list)) for key in annotations)
-    return tuple((key, doubtful) for key, doubtful in doubts_by_key if doubtful)
+    doubt_of_each_key = ((key, doubt(key, image_list)) for key in annotations)
+    return tuple((key, key_doubt) for key, key_doubt in doubt_of_each_key if key_doubt)
 
 
 @lru_cache(maxsize=4096)
 def doubt(key: str, image_list: str) -> Doubt | None:
-    """Return the doubt about a key that has no effect on these entries,
-    or None for a key that has an effect.
+    """Return why a key has no effect with this `image-list`, as a `Doubt`, or None for a key that
+    has an effect.
     """
     parsed_list = read_image_list(image_list)
     prefix, image_key = split_key(key)
@@ -390,13 +399,15 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))  # the most likely one
+    # The first one is the most likely one. There is always one, because "unknown" fits any key.
+    return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))
 
 
 def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iterator[Doubt]:
-    """Yield possible interpretations of a key, the most likely first.
+    """Yield possible reasons why a key has no effect, the most likely first.
 
-    `correctly_spelled` means that only the prefix of the key may be wrong.
+    `correctly_spelled` means that the part after the prefix is a known per-image key, so that only
+    the prefix may be wrong.
     """
     # An entry's alias and a wrong key: `web.alow-tags`. An alias may contain dots, so a key can be
     # split at several places. Try the longest alias first.
@@ -408,22 +419,22 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
     # A key from another version (`git-credentials`), an Application-wide key under any prefix
     # (`other.git-branch`), or a misspelled key without a prefix (`allow_tags`).
     if normal_spelling(key) in FORMER:
-        yield _former(key, "", key)
+        yield _former_key(key, "", key)
     for _, suffix in splits:
         if suffix in APPLICATION_KEYS:
-            yield _level(key, suffix)
+            yield _wrong_level(key, suffix)
     all_keys = (*APPLICATION_KEYS, *IMAGE_KEYS)
     similar_key = "" if correctly_spelled else nearest(key, all_keys)
     if similar_key:
-        yield _near(key, similar_key)
+        yield _near_miss(key, similar_key)
 
     # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
-    by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
+    alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
     for prefix, suffix in _splits(key, "." if correctly_spelled else "._-"):
-        alias = by_spelling.get(normal_spelling(prefix), "")
+        alias = alias_by_spelling.get(normal_spelling(prefix), "")
         similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
         if similar_key:
-            yield _near(key, similar_key, alias)
+            yield _near_miss(key, similar_key, alias)
 
     # A prefix that no entry has: `removed.allow-tags`.
     for prefix, suffix in reversed(splits):
@@ -441,16 +452,16 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
 
 
 def _doubts_with_an_alias(key: str, alias: str, suffix: str) -> Iterator[Doubt]:
-    """Yield possible interpretations of a key that consists of an entry's alias, a dot, and
-    `suffix`.
+    """Yield possible reasons why a key that consists of an entry's alias, a dot, and `suffix` has
+    no effect.
     """
     if suffix in APPLICATION_KEYS:
-        yield _level(key, suffix)
+        yield _wrong_level(key, suffix)
     if normal_spelling(suffix) in FORMER:
-        yield _former(key, alias, suffix)
+        yield _former_key(key, alias, suffix)
     similar_key = nearest(suffix, IMAGE_KEYS)
     if similar_key:
-        yield _near(key, similar_key, alias)
+        yield _near_miss(key, similar_key, alias)
 
 
 def _doubts_with_an_unknown_prefix(
@@ -459,14 +470,14 @@ def _doubts_with_an_unknown_prefix(
     suffix: str,
     image_list: ImageList,
 ) -> Iterator[Doubt]:
-    """Yield possible interpretations of a key that consists of a prefix that no entry has, a dot,
-    and `suffix`.
+    """Yield possible reasons why a key that consists of a prefix that no entry has, a dot, and
+    `suffix` has no effect.
     """
     if normal_spelling(suffix) in FORMER:
-        yield _former(key, prefix, suffix)
+        yield _former_key(key, prefix, suffix)
     similar_key = nearest(suffix, IMAGE_KEYS)
     if similar_key:
-        yield _orphan(key, prefix, similar_key, image_list)
+        yield _orphan_key(key, prefix, similar_key, image_list)
 
 
 def _doubt_of(
@@ -476,19 +487,20 @@ def _doubt_of(
     meant: str = "",
     name: str = "",
 ) -> Doubt:
-    return Doubt(kind, Trouble("annotation", message, hint), meant, name)
+    return Doubt(kind=kind, trouble=Trouble("annotation", message, hint), meant=meant, name=name)
 
 
 def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
-    """Return every way to split an alias off a key, the longest alias first.
+    """Return every way to split a key into an alias and the rest, the longest alias first.
 
-    `separators` are the characters that may follow the alias.
+    `separators` are the characters that may follow the alias. `a.b.c` becomes (`a.b`, `c`) and
+    (`a`, `b.c`).
     """
     positions = [position for position in range(len(key) - 1, 0, -1) if key[position] in separators]
     return [(key[:position], key[position + 1 :]) for position in positions]
 
 
-def _near(key: str, known_key: str, alias: str = "") -> Doubt:
+def _near_miss(key: str, known_key: str, alias: str = "") -> Doubt:
     """Return the doubt about a near miss of a known key, alone or under an alias."""
     if known_key == "tag-match":  # the old name
         known_key = "allow-tags"
@@ -502,7 +514,7 @@ def _near(key: str, known_key: str, alias: str = "") -> Doubt:
     )
 
 
-def _former(key: str, prefix: str, suffix: str) -> Doubt:
+def _former_key(key: str, prefix: str, suffix: str) -> Doubt:
     """Return the doubt about a key from another version or a fork, under a prefix or alone."""
     advice = FORMER[normal_spelling(suffix)]
     replacement = advice.format(f"{prefix}." if prefix else "")
@@ -513,7 +525,7 @@ def _former(key: str, prefix: str, suffix: str) -> Doubt:
     )
 
 
-def _level(key: str, known_key: str) -> Doubt:
+def _wrong_level(key: str, known_key: str) -> Doubt:
     """Return the doubt about an Application-wide key under a prefix."""
     hint = f"use {known_key} for the whole Application"
     return _doubt_of(
@@ -521,8 +533,11 @@ def _level(key: str, known_key: str) -> Doubt:
     )
 
 
-def _orphan(key: str, prefix: str, known_key: str, image_list: ImageList) -> Doubt:
-    """Return the doubt about a per-image key whose prefix does not belong to an entry."""
+def _orphan_key(key: str, prefix: str, known_key: str, image_list: ImageList) -> Doubt:
+    """Return the doubt about a per-image key whose prefix does not belong to an entry.
+
+    `known_key` is the part after the prefix, spelled correctly.
+    """
     similar_alias = nearest(prefix, image_list.shown)
     aliases = ", ".join(image_list.shown[:SHOWN])
     if len(image_list.shown) > SHOWN:
@@ -565,39 +580,44 @@ class CredentialSource:
 
 
 def parse_credential_source(spec: str) -> CredentialSource:
-    """Parse `[registry=]kind:place`. Raises `Malformed`.
+    """Parse a credential source, `[registry=]kind:place`, such as `env:TOKEN`. Raises `Malformed`.
 
     As in AIU, a script's path is not checked here, but it must be absolute when the script runs.
     """
     registry, _, source = spec.partition("=")
-    has_registry = registry and source
+    has_registry = bool(registry and source)
     if not has_registry:
         registry = ""
         source = spec
-    word, colon, place = source.partition(":")
-    if not colon or not place or ":" in place:
+    word, colon, location = source.partition(":")
+    if not colon or not location or ":" in location:
         raise Malformed(f"{shortened(spec)!r} is not a credential source", _LOGIN_HINT)
     kind = word.lower()
     if kind == "env":
-        return CredentialSource("env", registry, env=place)
+        return CredentialSource("env", registry, env=location)
     if kind == "ext":
-        return CredentialSource("ext", registry, script=place)
+        return CredentialSource("ext", registry, script=location)
     if kind not in ("pullsecret", "secret"):
         raise Malformed(
             f"{shortened(spec)!r}: unknown credential kind {shortened(word)!r}",
             _LOGIN_HINT,
         )
     if kind == "secret":
-        secret, _, field = place.partition("#")
+        secret, _, field = location.partition("#")
         namespace, name = _parse_secret(secret, field, spec)
-        return CredentialSource("secret", registry, namespace, name, field)
+        return CredentialSource("secret", registry, namespace=namespace, name=name, field=field)
     # As in AIU, a `#` is part of a pull secret's name.
-    namespace, name = _parse_secret(place, DOCKER_CONFIG, spec)
-    return CredentialSource("pullsecret", registry, namespace, name, DOCKER_CONFIG)
+    namespace, name = _parse_secret(location, DOCKER_CONFIG, spec)
+    return CredentialSource(
+        "pullsecret", registry, namespace=namespace, name=name, field=DOCKER_CONFIG
+    )
 
 
 def _parse_secret(secret: str, field: str, spec: str) -> tuple[str, str]:
-    """Return a secret's namespace and name. Raises `Malformed` if a part is missing."""
+    """Return the namespace and the name in `secret`, which is `<namespace>/<name>`.
+
+    Raises `Malformed` if a part or the `field` is missing or invalid. `spec` is for the message.
+    """
     namespace, _, name = secret.partition("/")
     if not all((namespace, name, field)) or "/" in name or "#" in field:
         raise Malformed(f"{shortened(spec)!r} does not refer to a secret", _LOGIN_HINT)

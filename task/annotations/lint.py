@@ -82,20 +82,21 @@ def noted(severity: Severity, message: str, hint: str) -> Trouble:
 
 
 def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """Return all problems of one Application's annotations, errors first."""
+    """Return all problems of one Application's annotations, each once, errors first."""
     subscribed = subscribe(app, defaults)
     image_list = app.annotations.get("image-list", "")
     impossible_entries = dict(_impossible_entries(image_list))
+    # `_remarks` reports misspelled keys and impossible entries, in its own words.
     unsorted = [
         of_flaw(app, flaw)
         for flaw in subscribed.flaws
-        # `_key_mistakes` reports misspelled keys.
         if not flaw.misspelled and flaw.text not in impossible_entries
     ]
     remarks = _remarks(app, defaults, impossible_entries)
     unsorted += [_finding(app, *remark) for remark in remarks]
+    distinct_findings = dict.fromkeys(unsorted)
     order = ("error", "warning", "info")
-    return tuple(sorted(dict.fromkeys(unsorted), key=lambda finding: order.index(finding.severity)))
+    return tuple(sorted(distinct_findings, key=lambda finding: order.index(finding.severity)))
 
 
 def _remarks(
@@ -103,13 +104,14 @@ def _remarks(
     defaults: Defaults,
     impossible_entries: Mapping[str, tuple[str, str]],
 ) -> Iterator[Remark]:
-    """Yield all problems of one Application that are not flaws of its subscriptions.
+    """Yield all problems of one Application, except the flaws that `subscribe` finds.
 
-    `impossible_entries` are the result of `_impossible_entries`.
+    `impossible_entries` are the `image-list` entries that cannot be images, each with a message and
+    a hint.
     """
     for message, hint in impossible_entries.values():
         yield "image-list", "error", message, hint
-    yield from _without_effect(app)
+    yield from _ineffective_annotations(app)
     for key in app.annotations:
         yield from _key_mistakes(app, key)
     for key, value in app.annotations.items():
@@ -119,18 +121,18 @@ def _remarks(
     readings, subscriptions = attempted(app, defaults)
     yield from _reading_mistakes(app, readings)
     yield from _shared_helm_values(subscriptions)
-    yield from _two_rules(subscriptions)
+    yield from _conflicting_rules(subscriptions)
     yield from _target_mistakes(subscriptions)
     yield from _head_template_mistakes(app)
 
 
-def _without_effect(app: Application) -> Iterator[Remark]:
-    """Yield a warning if no image is listed, and for annotations that
-    `write-back-method: argocd` ignores.
+def _ineffective_annotations(app: Application) -> Iterator[Remark]:
+    """Yield a warning if there are annotations but no `image-list`, and one for each annotation
+    that `write-back-method: argocd` ignores.
     """
     images = split_image_list(app.annotations.get("image-list", ""))
     # `_key_mistakes` reports a misspelled image-list
-    is_misspelled = any(doubtful.meant == "image-list" for _, doubtful in doubts(app.annotations))
+    is_misspelled = any(key_doubt.meant == "image-list" for _, key_doubt in doubts(app.annotations))
     if app.annotations and not images and not is_misspelled:
         message = "there are annotations but no image-list, so nothing is ever updated"
         yield "image-list", "warning", message, "add image-list: <alias>=<image>"
@@ -146,8 +148,8 @@ def _without_effect(app: Application) -> Iterator[Remark]:
 
 
 def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
-    """Return one remark about all Applications that do not set a method, because the default
-    differs between the two tools.
+    """Return one finding about all Applications with an `image-list` that do not set a
+    `write-back-method`, or () if there are none: its default is `argocd` in AIU, and `git` here.
 
     Applications with a setting that AIU does not support are left out.
     """
@@ -179,13 +181,15 @@ def _is_only_for_us(app: Application) -> bool:
 
 
 def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
-    """Return the problems of all Applications.
+    """Return the problems of all Applications. A problem that one ApplicationSet or ImageUpdater
+    (its maker) causes in several Applications is reported once.
 
-    A problem from an ApplicationSet or ImageUpdater is reported once. A mistake in a template is in
-    every generated Application, with different values for its placeholders. Other mistakes come
-    from a parameter, so such findings are merged only if their messages are the same.
+    A mistake in an ApplicationSet's template is in every generated Application, with different
+    values for its placeholders. Other mistakes come from a generator's parameter, so such findings
+    are merged only if their messages are the same.
     """
     applications_of_set = Counter[tuple[str, str]]()  # by the ApplicationSet and its location
+    # findings that may be the same problem, by what they have in common
     similar: dict[tuple[object, ...], list[_Occurrence]] = {}
     position = 0
     for app in apps:
@@ -201,21 +205,22 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
                 key = (*common_part, times_seen[common_part])
             similar.setdefault(key, []).append(_Occurrence(position, app, finding))
 
-    reported: dict[int, Finding] = {}  # by position
+    reported_findings: dict[int, Finding] = {}  # by the position of the first occurrence
     for occurrences in similar.values():
         example = occurrences[0]
         total = applications_of_set[example.app.generated_by, example.app.origin]
         # A finding in every generated Application is a mistake in the template.
         is_in_template = len(occurrences) == total
+        is_from_image_updater = example.finding.field != ""
         groups = [occurrences]
-        if not example.finding.field and not is_in_template:
+        if not is_from_image_updater and not is_in_template:
             groups = _by_message(occurrences)
         for first, *others in groups:
             finding = first.finding
             if others:
                 finding = _of_several(first.app, finding, len(others))
-            reported[first.position] = finding
-    return tuple(reported[position] for position in sorted(reported))
+            reported_findings[first.position] = finding
+    return tuple(reported_findings[position] for position in sorted(reported_findings))
 
 
 @dataclass(frozen=True)
@@ -238,8 +243,8 @@ def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
 
 
 def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
-    """Group the findings whose messages are the same,
-    or differ only in the Application's name.
+    """Return the findings in groups whose messages are the same, or differ only in the names of
+    the Application and of the annotation.
     """
     groups: list[list[_Occurrence]] = []
     group_of_text: dict[str, list[_Occurrence]] = {}
@@ -268,14 +273,16 @@ def _without_name(app: Application, finding: Finding, text: str) -> str:
 
 
 def _maker(app: Application, finding: Finding) -> str:
-    """Return the resource that sets this annotation for several Applications, or ""."""
+    """Return the ImageUpdater or ApplicationSet that sets a finding's annotation, or "" if the
+    Application's own manifest sets it.
+    """
     if finding.field:
         return f"ImageUpdater {app.resource}"
     return f"ApplicationSet {app.generated_by}" if app.generated_by else ""
 
 
 def _of_several(app: Application, finding: Finding, others: int) -> Finding:
-    """Return one finding for an Application and a number of others with the same finding."""
+    """Return one finding for an Application and a number of `others` that have the same one."""
     more = counted(others, "more Application")
     message = f"{_maker(app, finding)}: {finding.message} ({app.key} and {more})"
     return replace(
@@ -295,7 +302,14 @@ def _finding(
     """Return a finding about the Application's annotation with this key."""
     value = app.annotations.get(key, "")
     origin, field = _place(app, key)
-    return Finding(noted(severity, message, hint), app.key, key, value, origin, field)
+    return Finding(
+        trouble=noted(severity, message, hint),
+        application=app.key,
+        key=key,
+        value=value,
+        origin=origin,
+        field=field,
+    )
 
 
 def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
@@ -305,12 +319,13 @@ def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
 
 
 def _place(app: Tracker, key: str) -> tuple[str, str]:
-    """Return the manifest that has the annotation, and the field if the manifest is an
-    ImageUpdater.
+    """Return the location of the manifest that sets an annotation, such as `apps/web.yaml:3`, and
+    the name of the field that sets it if the manifest is an ImageUpdater, or else "".
     """
     if not isinstance(app, Application) or key not in app.from_resource:
         return app.origin, ""
-    return app.resource_origin, FIELDS.get(split_key(key)[1] or key, "spec")
+    _, image_key = split_key(key)
+    return app.resource_origin, FIELDS.get(image_key or key, "spec")
 
 
 def _impossible_entries(text: str) -> Iterator[tuple[str, tuple[str, str]]]:
@@ -350,7 +365,9 @@ def _has_open_bracket(text: str) -> bool:
 
 
 def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
-    """Yield the problem of a key that has no effect here, or that AIU does not read."""
+    """Yield the problem of an annotation's key, if there is one: it has no effect here, AIU does
+    not read it, or Kubernetes rejects it.
+    """
     prefix, image_key = split_key(key)
     if key in PER_IMAGE_IN_AIU:
         message = f"Image Update applies {key} to every image, but AIU ignores it without an alias"
@@ -367,12 +384,13 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
         yield key, "info", message, f"use {prefix}={entry_text} in image-list"
         return
 
-    doubtful = doubt(key, image_list)
-    if doubtful:
-        # An orphan that is not similar to any alias is probably left over from a removed image.
-        has_similar_alias = doubtful.kind == "orphan" and doubtful.meant
-        is_error = doubtful.kind in ("near", "level") or has_similar_alias
-        yield key, "error" if is_error else "warning", doubtful.message, doubtful.hint
+    key_doubt = doubt(key, image_list)
+    if key_doubt:
+        # An orphan, a key whose prefix no entry has, is probably left over from a removed image,
+        # unless the prefix is similar to an alias.
+        has_similar_alias = key_doubt.kind == "orphan" and key_doubt.meant != ""
+        is_error = key_doubt.kind in ("near", "level") or has_similar_alias
+        yield key, "error" if is_error else "warning", key_doubt.message, key_doubt.hint
         return
 
     if key in app.from_resource:  # not an annotation, and AIU reads our keys in its own resource
@@ -393,12 +411,14 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
 
 def _is_read(app: Application, key: str) -> bool:
     """Return whether an annotation is read, or would be if its key were spelled correctly."""
-    doubtful = doubt(key, app.annotations.get("image-list", ""))
-    return doubtful is None or doubtful.kind not in ("former", "unknown")
+    key_doubt = doubt(key, app.annotations.get("image-list", ""))
+    return key_doubt is None or key_doubt.kind not in ("former", "unknown")
 
 
 def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield problems that would otherwise appear only when a run queries the registry."""
+    """Yield the problems of an annotation's value: it is a template, or a `pull-secret` that does
+    not work. A run would notice them only when it queries the registry.
+    """
     if "{{" in value and key not in ("git-branch", "image-list"):
         message = (
             f"{key}: {value!r} is a template, but it is never rendered: Application annotations are"
@@ -411,7 +431,9 @@ def _value_mistakes(key: str, value: str) -> Iterator[Remark]:
 
 
 def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
-    """Yield the problem of a `pull-secret`."""
+    """Yield the problem of a `pull-secret`, if there is one: it is invalid, or this step needs an
+    option or a different field.
+    """
     try:
         source = parse_credential_source(value)
     except Malformed as error:
@@ -433,9 +455,9 @@ def _pull_secret_mistakes(key: str, value: str) -> Iterator[Remark]:
 
 
 def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> Iterator[Remark]:
-    """Yield mistakes that appear only when all settings of an entry are compared.
+    """Yield the mistakes in each `image-list` entry and in its own settings.
 
-    `impossible_entries` are the texts of entries that cannot be images.
+    `impossible_entries` are the texts of entries that cannot be images. They are skipped.
     """
     image_list = read_image_list(app.annotations.get("image-list", ""))
     annotated = index(app.annotations)
@@ -446,12 +468,12 @@ def _entry_mistakes(app: Application, impossible_entries: Collection[str]) -> It
             yield _upper_case(entry)
         if entry.alias and not ALIAS.fullmatch(entry.alias):
             yield _unusable_alias(entry.alias)
-        own = settings(annotated, image_list.prefixes(entry))
-        yield from _helm_keys(entry, own)
-        yield from _several_kinds(app, entry, own)
-        yield from _range_in_strategy(entry, own["update-strategy"])
-        yield from _wrapped_pattern(own["allow-tags"])
-        yield from _version_in_name(own["kustomize.image-name"])
+        own_settings = settings(annotated, image_list.prefixes(entry))
+        yield from _helm_keys(entry, own_settings)
+        yield from _several_kinds(app, entry, own_settings)
+        yield from _range_in_strategy(entry, own_settings["update-strategy"])
+        yield from _wrapped_pattern(own_settings["allow-tags"])
+        yield from _version_in_name(own_settings["kustomize.image-name"])
 
 
 def _wrapped_pattern(allow: Setting) -> Iterator[Remark]:
@@ -459,13 +481,13 @@ def _wrapped_pattern(allow: Setting) -> Iterator[Remark]:
     keyword, colon, pattern = allow.value.partition(":")
     is_regexp = bool(colon) and keyword.lower() == "regexp"
     # A space after `regexp:` is part of the pattern (AIU issue 1018).
-    fixed = unwrapped_pattern(pattern) if is_regexp else ""
-    if fixed:
+    fixed_pattern = unwrapped_pattern(pattern) if is_regexp else ""
+    if fixed_pattern:
         message = (
             f"the pattern {pattern!r} cannot match any tag: spaces, quotes, and slashes"
             " are matched literally"
         )
-        yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed}"
+        yield allow.key, "error", f"{allow.key}: {message}", f"use {fixed_pattern}"
 
 
 def _version_in_name(image_name: Setting) -> Iterator[Remark]:
@@ -485,37 +507,39 @@ def _upper_case(entry: Entry) -> Remark:
     image = entry.image
     registry = image.name.removesuffix(image.repository)
     lowercase_image = replace(image, name=registry + image.repository.lower())
-    fixed = entry_with(replace(entry, image=lowercase_image), entry.constraint)
-    return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed}"
+    fixed_entry = entry_with(replace(entry, image=lowercase_image), entry.constraint)
+    return "image-list", "error", f"{entry.text!r}: {why}", f"use {fixed_entry}"
 
 
 def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
-    """Yield a remark about `semver:<range>`, which AIU does not support."""
+    """Yield a remark about the strategy `semver:<range>`, whose range AIU ignores."""
     word, colon, _ = strategy.value.partition(":")
     has_semver_prefix = bool(colon) and word.strip().lower() == "semver"
     version_range = range_of(strategy.value) if has_semver_prefix else ""
     if version_range in ("", entry.constraint):
         return
-    combined = version_range
+    suggested_range = version_range
     # Both must match, but a range with alternatives (`||`) cannot be combined with another.
     if entry.constraint and "||" not in version_range:
-        combined = f"{entry.constraint} {version_range}"
+        suggested_range = f"{entry.constraint} {version_range}"
     message = (
         f"{strategy.value!r} works in Image Update, but AIU reads it as semver without a constraint"
     )
-    hint = f"use {entry_with(entry, combined)} in image-list, and set {strategy.key}: semver"
+    hint = f"use {entry_with(entry, suggested_range)} in image-list, and set {strategy.key}: semver"
     yield strategy.key, "info", message, hint
 
 
 def _unusable_alias(alias: str) -> Remark:
-    """Return the remark about an alias that an annotation name cannot begin with."""
-    plain = alias.replace("/", "-")
-    if ALIAS.fullmatch(plain):
+    """Return the remark about an alias that an annotation name cannot begin with, such as
+    `acme/web`.
+    """
+    without_slashes = alias.replace("/", "-")
+    if ALIAS.fullmatch(without_slashes):
         message = (
             f"the alias {alias!r} has a '/', which annotation names cannot contain: its keys begin"
             f" with {alias.replace('/', '_')!r}, and AIU 1.0 and later does not find them"
         )
-        hint = f"use {plain}=<image>, and {plain}.<key> for its keys"
+        hint = f"use {without_slashes}=<image>, and {without_slashes}.<key> for its keys"
         return "image-list", "info", message, hint
     message = (
         f"the alias {alias!r} cannot be the start of an annotation name, so its per-image keys are"
@@ -525,14 +549,14 @@ def _unusable_alias(alias: str) -> Remark:
     return "image-list", "warning", message, hint
 
 
-def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
-    """Yield mistakes in Helm keys.
+def _helm_keys(entry: Entry, own_settings: Mapping[str, Setting]) -> Iterator[Remark]:
+    """Yield mistakes in an entry's Helm annotations, such as `web.helm.image-tag`.
 
-    A key takes a parameter's name or a value's path, but people set it to the value itself. `own`
-    are the entry's settings.
+    Their values should be the names of Helm parameters (`image.tag`), but people also use the
+    parameters' values (`v1.2`). `own_settings` are the entry's settings.
     """
     name, tag, spec, digest = (
-        own[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
+        own_settings[f"helm.image-{key}"] for key in ("name", "tag", "spec", "digest")
     )
     yield from _helm_key(name, "image.repository", entry)
     yield from _helm_key(tag, "image.tag", entry)
@@ -546,7 +570,7 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
         yield spec.key, "warning", message, f"use {key_of(entry, 'helm.image-tag')}: {spec.value}"
     elif not spec and tag and is_name_key(tag.value):
         message = f"{tag.key} takes the tag, but {tag.value!r} looks like a key for the name"
-        are_swapped = name and is_tag_key(name.value)
+        are_swapped = bool(name) and is_tag_key(name.value)
         if are_swapped:
             hint = f"use {tag.key}: {name.value} and {name.key}: {tag.value}"
             yield tag.key, "error", message, hint
@@ -555,8 +579,8 @@ def _helm_keys(entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
 
 
 def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
-    """Yield an error or a warning if a Helm annotation's value is not a parameter's name or a
-    value's path.
+    """Yield the problem of a Helm annotation whose value does not look like the name of a Helm
+    parameter, such as `image.tag`.
 
     `sample` is an example of a valid value.
     """
@@ -581,15 +605,19 @@ def _helm_key(setting: Setting, sample: str, entry: Entry) -> Iterator[Remark]:
         yield key, "warning", message, f"use {places} for a list index"
 
 
-def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -> Iterator[Remark]:
+def _several_kinds(
+    app: Application,
+    entry: Entry,
+    own_settings: Mapping[str, Setting],
+) -> Iterator[Remark]:
     """Yield a warning if an image has keys for several types of sources, such as
     `helm.image-tag` and `kustomize.image-name`.
 
     AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
-    key_of_kind: dict[str, str] = {}
+    key_of_kind: dict[str, str] = {}  # "helm" → "web.helm.image-tag"
     for kind in ("helm", "kustomize", "plugin"):
-        for key, setting in own.items():
+        for key, setting in own_settings.items():
             if setting and key.startswith(f"{kind}."):
                 key_of_kind[kind] = setting.key
     if len(key_of_kind) < 2:  # not several types
@@ -614,8 +642,10 @@ def _several_kinds(app: Application, entry: Entry, own: Mapping[str, Setting]) -
 
 
 def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
-    """Yield mistakes that appear only when an entry's settings
-    are combined with the defaults.
+    """Yield mistakes in readings: an entry's settings, combined with the defaults.
+
+    These are a `tag-order` that does not fit the current tag, and a Helm parameter that is set as
+    both the name and the tag.
     """
     for reading in readings:
         yield from _tag_order_mistakes(app, reading)
@@ -641,12 +671,12 @@ def _tag_order_mistakes(app: Application, reading: EntryReading) -> Iterator[Rem
     if not policy.tag_order or not rules.ordered:
         return
     image_list = read_image_list(app.annotations.get("image-list", ""))
-    own = settings(index(app.annotations), image_list.prefixes(reading.entry))
-    key = own["tag-order"].key
+    own_settings = settings(index(app.annotations), image_list.prefixes(reading.entry))
+    key = own_settings["tag-order"].key
     tag_order = parse_tag_order(policy.tag_order)
     for tag in _current_tags(app, reading):
-        rule, why = rules.objection(tag, policy)
-        if rule == "tag-order":
+        violated_rule, why = rules.objection(tag, policy)
+        if violated_rule == "tag-order":
             hint = (
                 "fix the pattern: until it matches the current tag, any tag that matches the"
                 " pattern will replace the current one"
@@ -688,7 +718,7 @@ def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remar
     """Yield an error for two images that are written to the same Helm value: each image's events
     would undo the other's changes.
     """
-    entry_of_place: dict[tuple[str, str], str] = {}
+    entry_of_place: dict[tuple[str, str], str] = {}  # by file and key
     for sub in subscriptions:
         key = _helm_value(sub)
         if not key:
@@ -700,20 +730,20 @@ def _shared_helm_values(subscriptions: Iterable[Subscription]) -> Iterator[Remar
             yield "image-list", "error", message, hint
 
 
-def _two_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
+def _conflicting_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
     """Yield a warning for two entries that write the same image to the same place by different
     rules.
     """
-    first_with_place: dict[tuple[str, str, str], Subscription] = {}
+    first_with_place: dict[tuple[str, str, str], Subscription] = {}  # by path, place, and image
     for sub in subscriptions:
         place = _kustomize_entry(sub) or _containers(sub)
         if not place:
             continue
         key_of_place = (sub.path, place, sub.entry.image.identity)
-        other = first_with_place.setdefault(key_of_place, sub)
-        if _rules(other) != _rules(sub):
+        other_sub = first_with_place.setdefault(key_of_place, sub)
+        if _rules(other_sub) != _rules(sub):
             message = (
-                f"{other.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
+                f"{other_sub.entry.text!r} and {sub.entry.text!r} both write {place}, but under"
                 " different rules: a tag that either one admits is deployed by both"
             )
             kind = "manifests" if sub.target == "manifests" else "kustomize"
@@ -723,7 +753,9 @@ def _two_rules(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
 
 
 def _kustomize_entry(sub: Subscription) -> str:
-    """Return a description of the kustomization entry that gets the tag, or ""."""
+    """Return a description of the kustomization entry that gets the tag, or "" if the tag goes
+    elsewhere.
+    """
     in_override = sub.target in ("override", "file") and sub.source.kind == "Kustomize"
     if not in_override and sub.target != "kustomization":
         return ""
@@ -731,7 +763,7 @@ def _kustomize_entry(sub: Subscription) -> str:
 
 
 def _containers(sub: Subscription) -> str:
-    """Return a description of the containers that get the tag, or ""."""
+    """Return a description of the containers that get the tag, or "" if the tag goes elsewhere."""
     if sub.target != "manifests":
         return ""
     return f"the containers for {sub.keys.manifests_name or sub.entry.image.name}"
@@ -756,7 +788,7 @@ def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
 
     Each Application deploys what the other writes, regardless of its own rules.
     """
-    first_with_place: dict[tuple[str, ...], Subscription] = {}
+    first_with_place: dict[tuple[str, ...], Subscription] = {}  # the first one that writes there
     # one problem per place, no matter how many Applications share it
     problems: dict[tuple[str, ...], Finding] = {}
     for sub in subscriptions:
@@ -764,28 +796,28 @@ def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
         if not key or sub.target == "override":  # an override file belongs to one Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
-        other = first_with_place.setdefault(place, sub)
-        is_same_application = other.application.key == sub.application.key
+        other_sub = first_with_place.setdefault(place, sub)
+        is_same_application = other_sub.application.key == sub.application.key
         if is_same_application or place in problems:
             continue
-        remark = _conflict(sub, other, f"{key} in {sub.path or '/'}")
+        remark = _conflict(sub, other_sub, f"{key} in {sub.path or '/'}")
         if remark:
             problems[place] = _finding(sub.application, *remark)
     return tuple(problems.values())
 
 
-def _conflict(sub: Subscription, other: Subscription, location: str) -> Remark | None:
-    """Return the problem with a place in Git that two Applications write, or None if both write the
-    same image by the same rules.
+def _conflict(sub: Subscription, other_sub: Subscription, location: str) -> Remark | None:
+    """Return the problem with a place in Git (`location`) that the Applications of both
+    Subscriptions write, or None if they write the same image by the same rules.
     """
-    neighbour = other.application.key
-    if other.entry.image.identity != sub.entry.image.identity:
+    neighbour = other_sub.application.key
+    if other_sub.entry.image.identity != sub.entry.image.identity:
         message = (
-            f"{sub.entry.text!r} and {other.entry.text!r} of {neighbour} are both written to"
+            f"{sub.entry.text!r} and {other_sub.entry.text!r} of {neighbour} are both written to"
             f" {location}"
         )
         return "image-list", "error", message, "use a separate key or file for each"
-    if _rules(other) == _rules(sub):
+    if _rules(other_sub) == _rules(sub):
         return None
     message = (
         f"{neighbour} also writes {location}, but under different rules: a tag that either"
@@ -809,8 +841,8 @@ def _rules(sub: Subscription) -> tuple[object, ...]:
 
 
 def _target_mistakes(subscriptions: Iterable[Subscription]) -> Iterator[Remark]:
-    """Yield mistakes that appear only when a target is compared with the entry's keys and
-    source.
+    """Yield the mistakes in write-back targets: a target lacks a key for the tag, is a values file
+    that the source does not use, or does not suit the source's type.
     """
     for sub in subscriptions:
         alias = _alias_of(sub)
@@ -858,10 +890,11 @@ def _head_template_mistakes(app: Application) -> Iterator[Remark]:
 
 
 def _path_from_root(sub: Subscription) -> str:
-    """Return the values file that a relative path would refer to if resolved from the root, or ""
-    if there is no such file.
+    """Return the path of a `helmvalues` target as typed, if it was probably meant to start at the
+    repository's root, as people expect (AIU issue 1518), or else "".
 
-    People expect paths to start at the root (AIU issue 1518).
+    That is the case if the source uses a values file with this path from the root, but none with
+    this path from the source's folder.
     """
     if not sub.source.path or sub.repo != sub.source.repo:
         return ""

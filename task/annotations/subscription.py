@@ -65,24 +65,25 @@ def subscribe(
     defaults: Defaults = Defaults(),
     wanted: Collection[str] | None = None,
 ) -> Subscribed:
-    """Return all Subscriptions of an Application, and every flaw in its annotations.
+    """Return all Subscriptions of an Application, and every flaw (mistake) in its annotations.
 
-    There is one Subscription for each entry and write-back target. With `wanted`, only images with
-    these identities get Subscriptions.
+    There is one Subscription for each write-back target of each `image-list` entry without an
+    error. With `wanted`, only images with these identities get Subscriptions.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
+    # `errors` are about the whole Application. Each prevents all its updates.
     targets, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
-    annotation = app.annotations.get("pull-request", "")
-    if annotation:
+    pull_request_text = app.annotations.get("pull-request", "")
+    if pull_request_text:
         try:
-            pull_request = keys.boolean(Setting("pull-request", annotation))
+            pull_request = keys.boolean(Setting("pull-request", pull_request_text))
         except Faulty as error:
             errors.insert(0, error)
 
     flaws = list(annotated.flaws)
-    for fault in errors:
-        flaws += _flaws_of_entries(app, annotated.readings, fault)
+    for error_of_app in errors:
+        flaws += _flaws_of_entries(app, annotated.readings, error_of_app)
 
     subscriptions: tuple[Subscription, ...] = ()
     if not errors:
@@ -104,11 +105,12 @@ def attempted(
     app: Application,
     defaults: Defaults = Defaults(),
 ) -> tuple[tuple[EntryReading, ...], tuple[Subscription, ...]]:
-    """Return the entries' settings, and the subscriptions that an Application would have if its
-    annotations had no mistakes.
+    """Return the settings of an Application's entries, and the Subscriptions that the entries would
+    have if their settings had no mistakes.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
-    are skipped, because they lack that setting.
+    are skipped, because they lack that setting. There is no Subscription for a write-back target
+    that cannot be parsed.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
     targets, _ = write_backs(app, defaults.argocd_namespace)
@@ -126,7 +128,10 @@ def _subscriptions_for(
     *,
     pull_request: bool,
 ) -> tuple[Subscription, ...]:
-    """Return one Subscription for each of these entries and write-back targets."""
+    """Return one Subscription for each write-back target of each of these entries.
+
+    `readings` are the entries with their settings. `annotated` has what all entries share.
+    """
     subscriptions: list[Subscription] = []
     for reading in readings:
         signing_key = app.signing_keys.get(reading.entry.alias) or app.signing_keys.get("")
@@ -165,10 +170,11 @@ def _flaws_of_entries(
     readings: Sequence[EntryReading],
     error: Faulty | TaskError,
 ) -> list[Flaw]:
-    """Return an error in the Application's annotations or source as one flaw for each entry.
+    """Return an error in an Application's annotations (`Faulty`) or source (`TaskError`) as a flaw
+    of each entry.
 
-    If no entry can be parsed, return a single flaw without an entry for a broken annotation, and
-    none for a broken source.
+    Without any entry, returns a single flaw for an error in the annotations, and no flaw for an
+    error in the source.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
@@ -179,8 +185,11 @@ def _flaws_of_entries(
         value = app.annotations.get(TARGET, "")
         key = TARGET if value else ""
     if not readings and isinstance(error, Faulty):
-        return [Flaw("", None, key, value, trouble)]
-    return [Flaw(reading.entry.text, reading.entry, key, value, trouble) for reading in readings]
+        return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
+    return [
+        Flaw(text=reading.entry.text, entry=reading.entry, key=key, value=value, trouble=trouble)
+        for reading in readings
+    ]
 
 
 @dataclass(frozen=True)
@@ -199,50 +208,63 @@ class EntryReading:
 
 @dataclass(frozen=True)
 class _Annotated:
-    """All settings in a set of annotations, except where to write."""
+    """All settings in an Application's annotations, except where to write."""
 
-    readings: tuple[EntryReading, ...]
-    usable: tuple[EntryReading, ...]  # excludes entries that have a misspelled key
-    managed: tuple[str, ...]
-    claims: tuple[Claim, ...]
+    readings: tuple[EntryReading, ...]  # all entries that can be parsed
+    usable: tuple[EntryReading, ...]  # the readings of entries without a misspelled key
+    managed: tuple[str, ...]  # the names in an override file that any entry manages
+    claims: tuple[Claim, ...]  # the names of each entry's image in a target
     flaws: tuple[Flaw, ...]
 
 
 @lru_cache(maxsize=4096)  # Applications from the same generator have the same annotations
 def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaults) -> _Annotated:
-    """Read the annotations, given as (key, value), except where to write."""
-    by_key = dict(annotations)
-    image_list = read_image_list(by_key.get("image-list", ""))
-    index = keys.index(by_key)
+    """Return the settings of all `image-list` entries, and the flaws (mistakes) in the annotations.
+
+    `annotations` are (key, value) pairs, such as ("web.allow-tags", "regexp:^v"). The annotations
+    that say where to write are not read here.
+    """
+    value_by_key = dict(annotations)
+    image_list = read_image_list(value_by_key.get("image-list", ""))
+    index = keys.index(value_by_key)
     flaws = []
     for text, error in image_list.unreadable:
         trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
-        flaws.append(Flaw(text, None, "image-list", text, trouble))
+        flaws.append(Flaw(text=text, entry=None, key="image-list", value=text, trouble=trouble))
 
-    readings = []
+    readings = []  # each entry with its settings
     for entry in image_list.entries:
         settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        cut_off = image_list.cut.get(entry.text)
-        if cut_off:
+        # `<2` in `web=nginx:>=1,<2` is not an entry, but the rest of this entry's version range
+        cut_off_parts = image_list.cut.get(entry.text)
+        if cut_off_parts:
             reading = replace(reading, broken=True)
-            message = f"{cut_off[0]!r} follows a comma, but commas separate entries"
-            hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off))}"
+            message = f"{cut_off_parts[0]!r} follows a comma, but commas separate entries"
+            hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off_parts))}"
             trouble = Trouble("annotation", message, hint)
-            flaws.append(Flaw(entry.text, entry, "image-list", by_key["image-list"], trouble))
+            flaw = Flaw(
+                text=entry.text,
+                entry=entry,
+                key="image-list",
+                value=value_by_key["image-list"],
+                trouble=trouble,
+            )
+            flaws.append(flaw)
         readings.append(reading)
 
-    misspelled = _misspelled_flaws(by_key, index)
-    blocked_entries = {flaw.text for flaw in misspelled}
-    usable = [reading for reading in readings if reading.entry.text not in blocked_entries]
-    flaws += misspelled
+    # An entry lacks the setting of a misspelled key, so it is not usable.
+    misspelled_flaws = _misspelled_flaws(value_by_key, index)
+    texts_of_blocked_entries = {flaw.text for flaw in misspelled_flaws}
+    usable = [reading for reading in readings if reading.entry.text not in texts_of_blocked_entries]
+    flaws += misspelled_flaws
     for reading in readings:
         flaws += reading.flaws
-    managed = chain.from_iterable(reading.managed for reading in readings)
+    managed_names = chain.from_iterable(reading.managed for reading in readings)
     return _Annotated(
         readings=tuple(readings),
         usable=tuple(usable),
-        managed=tuple(dict.fromkeys(managed)),
+        managed=tuple(dict.fromkeys(managed_names)),
         # claims matter only if several entries could own a place
         claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
         flaws=tuple(flaws),
@@ -250,7 +272,7 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
 
 
 def _claim_of(reading: EntryReading) -> Claim:
-    """Return the names under which an entry's image is written."""
+    """Return an entry's claim: the names of its image in the files that are written."""
     return Claim(
         alias=reading.entry.alias,
         identity=reading.entry.image.identity,
@@ -261,9 +283,8 @@ def _claim_of(reading: EntryReading) -> Claim:
 
 
 def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
-    """Return the flaws for misspelled rules and places.
-
-    Each misspelled key blocks every entry it would apply to.
+    """Return a flaw for each misspelled key, such as `web.alow-tags`, and each entry that the key
+    would apply to.
 
     AIU ignores a misspelled `allow-tags` and lets every tag through.
     """
@@ -273,15 +294,24 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
         value = annotations[key]
         if not doubt.governs or not value:
             continue
-        prefixes_with_setting = index.get(doubt.meant, {})
+        # by prefix, the values of the key that was meant
+        values_of_correct_key = index.get(doubt.meant, {})
         for entry in image_list.entries:
             own_prefixes = image_list.prefixes(entry)
             if doubt.name:
                 applies = doubt.name in own_prefixes
             else:  # an entry's own setting overrides the Application-wide form
-                applies = prefixes_with_setting.keys().isdisjoint(own_prefixes)
+                applies = values_of_correct_key.keys().isdisjoint(own_prefixes)
             if applies:
-                flaws.append(Flaw(entry.text, entry, key, value, doubt.trouble, misspelled=True))
+                flaw = Flaw(
+                    text=entry.text,
+                    entry=entry,
+                    key=key,
+                    value=value,
+                    trouble=doubt.trouble,
+                    misspelled=True,
+                )
+                flaws.append(flaw)
     return flaws
 
 
@@ -295,10 +325,14 @@ class EntryReader:
         self.flaws: list[Flaw] = []
 
     def read(self) -> EntryReading:
-        """Return the entry's settings. A setting with a flaw gets its default value."""
-        default: tuple[Strategy, str] = ("semver", "")
+        """Return the entry's settings, with the flaws found in them.
+
+        An invalid setting gets a default value.
+        """
+        default: tuple[Strategy, str] = ("semver", "")  # no range
         strategy, strategy_range = self._try(self._strategy, default)
         known_strategy = None if self._has_errors() else strategy
+        # These calls also add the flaws that they find to `self.flaws`.
         policy = Policy(
             strategy=strategy,
             constraints=self._try(lambda: self._constraints(strategy, strategy_range), ()),
@@ -348,14 +382,14 @@ class EntryReader:
         return any(flaw.severity == "error" for flaw in self.flaws)
 
     def _managed_names(self, names: Keys, plugin: Keys) -> tuple[str, ...]:
-        """Return the names in an override file that belong to this entry."""
+        """Return the names in an override file that belong to this entry, such as `image.tag`."""
         # If no annotation sets the parameters, AIU writes `image.name` and `image.tag` to its
         # override files.
         if names.spec:
             helm_names = [names.spec]
         else:
             helm_names = [names.name or "image.name", names.tag or "image.tag"]
-        managed = (
+        possible_names = (
             *helm_names,
             names.digest,
             plugin.name,
@@ -364,18 +398,22 @@ class EntryReader:
             self.entry.image.identity,
             names.kustomize_name,
         )
-        return tuple(name for name in managed if name)
+        return tuple(name for name in possible_names if name)
 
     def _check_helm_keys(self, names: Keys) -> None:
-        """Add a flaw for a space inside an index, and for a digest key that is used twice."""
+        """Add a flaw for each Helm key with a space inside an index, as in `images[ 0 ].tag`, and
+        for a `helm.image-digest` that is the key of another setting too.
+        """
         for key in ("helm.image-name", "helm.image-tag", "helm.image-spec", "helm.image-digest"):
             setting = self.settings[key]
             if BLANK_INDEX.search(setting.value):
                 # AIU and Helm reject an index with spaces. Here, it would become a key that does
                 # not exist in any file.
-                fixed = BLANK_INDEX.sub(lambda match: "".join(match[0].split()), setting.value)
+                without_spaces = BLANK_INDEX.sub(
+                    lambda match: "".join(match[0].split()), setting.value
+                )
                 message = f"{setting.key}: {setting.value!r} has a space inside an index"
-                self._fault(setting, message, f"use {fixed}")
+                self._fault(setting, message, f"use {without_spaces}")
 
         digest = self.settings["helm.image-digest"]
         if not digest:
@@ -399,36 +437,42 @@ class EntryReader:
             return otherwise
 
     def _fault(self, setting: Setting | Faulty, message: str, hint: str) -> None:
+        """Add a flaw that is an error."""
         self._add(setting.key, setting.value, Trouble("annotation", message, hint))
 
     def _warn(self, setting: Setting | Faulty, message: str, hint: str) -> None:
+        """Add a flaw that is a warning."""
         warning = Trouble.warning("annotation", f"{setting.key}: {message}", hint)
         self._add(setting.key, setting.value, warning)
 
     def _add(self, key: str, value: str, trouble: Trouble) -> None:
-        self.flaws.append(Flaw(self.entry.text, self.entry, key, value, trouble))
+        self.flaws.append(
+            Flaw(text=self.entry.text, entry=self.entry, key=key, value=value, trouble=trouble)
+        )
 
     def _strategy(self) -> tuple[Strategy, str]:
-        """Return the canonical strategy, and the constraint in `semver:<constraint>` or "".
+        """Return the strategy under its current name, and the constraint in `semver:<constraint>`,
+        or "".
 
-        Raises `Faulty` for an unknown strategy. AIU logs a warning and uses semver.
+        An old name adds a warning. Raises `Faulty` for an unknown strategy; AIU logs a warning and
+        uses semver.
         """
         setting = self.settings["update-strategy"]
         if not setting:
             return self.defaults.strategy, ""
-        by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
+        strategy_by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
 
         # guides show `semver:1.6.x`; AIU reads plain semver
         before_colon, _, constraint = setting.value.partition(":")
-        strategy = by_name.get(before_colon.strip().lower())
+        strategy = strategy_by_name.get(before_colon.strip().lower())
         if strategy and STRATEGIES[strategy].constraint == "range":
             return strategy, constraint.strip()
 
         name = setting.value.lower()
-        strategy = DEPRECATED.get(name) or by_name.get(name)
+        strategy = DEPRECATED.get(name) or strategy_by_name.get(name)
         if strategy is None:
-            advised = advice.on_strategy(self.entry, setting.key, setting.value)
-            hint = advised or f"use one of {', '.join(STRATEGIES)}"
+            specific_advice = advice.on_strategy(self.entry, setting.key, setting.value)
+            hint = specific_advice or f"use one of {', '.join(STRATEGIES)}"
             raise setting.wrong(f"unknown update strategy {setting.value!r}", hint)
         if name in DEPRECATED:
             message = f"the strategy {setting.value!r} is now called {strategy!r}"
@@ -441,16 +485,20 @@ class EntryReader:
         return keys.boolean(setting) if setting else self.defaults.pin_digest
 
     def _constraints(self, strategy: Strategy, strategy_range: str) -> tuple[str, ...]:
-        """Return the constraints in `image-list` and in `semver:<constraint>`. Raises `Faulty` if
-        they do not fit the strategy.
+        """Return the distinct constraints in `image-list` and in `semver:<constraint>`.
+
+        The second one is `strategy_range`, or "". Raises `Faulty` if they do not fit the strategy:
+        it may need a tag to follow, or a version range. A constraint that the strategy ignores adds
+        a warning.
         """
         entry_constraint = self.entry.constraint
+        # "range", "tag", or "" if the strategy ignores constraints
         meaning = STRATEGIES[strategy].constraint
         if meaning == "tag" and not entry_constraint:
             fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             message = f"the {strategy} strategy needs a tag to follow"
             raise Faulty("image-list", self.entry.text, message, fix)
-        if meaning == "range":  # check that both are ranges
+        if meaning == "range":  # check that both are ranges: `_read_setting` raises if not
             if entry_constraint:
                 setting = Setting("image-list", entry_constraint)
                 _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))
@@ -470,7 +518,11 @@ class EntryReader:
         self._add("image-list", entry.text, Trouble.warning("annotation", message, hint))
 
     def _platforms(self) -> tuple[str, ...]:
-        """Return the wanted platforms. An impossible platform name does not let any tag through."""
+        """Return the names in the `platforms` annotation, such as `linux/arm64`, or () if it is not
+        set.
+
+        Add a flaw for each name that no image can match. These names are returned too.
+        """
         setting = self.settings["platforms"]
         if not setting:
             return ()
@@ -486,7 +538,8 @@ class EntryReader:
             if not is_platform(name):
                 self._platform_fault(f"{name!r} is not a platform, so no image can match it")
                 continue
-            similar_platforms = meant_platforms(name) if name == name.lower() else ()
+            is_lowercase = name == name.lower()  # otherwise, the flaw above covers it
+            similar_platforms = meant_platforms(name) if is_lowercase else ()
             if similar_platforms:
                 message = f"{name!r} has an unknown architecture, so no image can match it"
                 self._platform_fault(message, f"use {' or '.join(similar_platforms)}")
@@ -497,7 +550,9 @@ class EntryReader:
         self._fault(setting, f"{setting.key}: {message}", hint)
 
     def _allow(self) -> str | None:
-        """Return the pattern in `allow-tags`, or None if no annotation sets it. Raises `Faulty`."""
+        """Return the pattern in `allow-tags` (or in `tag-match`, its old name), or None if no
+        annotation sets it. Raises `Faulty`.
+        """
         setting = self.settings["allow-tags"]
         if not setting:
             # `tag-match` was the name before AIU v0.7; v1 does not read it.
@@ -509,8 +564,10 @@ class EntryReader:
         return _read_setting(setting, tag_filter.allow_pattern, advise)
 
     def _tag_order(self, strategy: Strategy) -> str:
-        """Return the value of `tag-order`, or "". Raises `Faulty` if it does not fit the
-        strategy.
+        """Return the value of `tag-order`, or "" if no annotation sets it.
+
+        Raises `Faulty` if it is invalid or does not fit the strategy. If the strategy has no order,
+        add a warning that it has no effect.
         """
         setting = self.settings["tag-order"]
         if not setting:
@@ -525,8 +582,9 @@ class EntryReader:
         return order
 
     def _ignore(self) -> tuple[str, ...]:
-        """Return the globs of tags to ignore. If a glob is broken, add a flaw for each broken one,
-        and return ().
+        """Return the globs in `ignore-tags`, such as `*-rc*`.
+
+        If any glob is broken, add a flaw for each broken one (at most `MOST_GLOBS`), and return ().
         """
         setting = self.settings["ignore-tags"]
         globs = tag_filter.split_globs(setting.value) if setting else ()
@@ -560,9 +618,10 @@ def _check_glob(glob: str) -> None:
 
 
 def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[], str] = str) -> T:
-    """Call `read` with the value, and return the result.
+    """Return the result of `read`, which parses the setting's value.
 
-    An error becomes a `Faulty` with the key and any advice.
+    If it raises `Malformed`, raises `Faulty` with the setting's key instead. The hint is what
+    `advise` returns, or the original hint if that is "".
     """
     try:
         return read(setting.value)

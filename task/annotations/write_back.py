@@ -79,10 +79,12 @@ def write_backs(
 
     If there are errors, only `lint` uses the targets, so that it can check everything else.
     """
-    errors: dict[str, Faulty | TaskError] = {}
+    errors: dict[str, Faulty | TaskError] = {}  # by message, so that each is reported once
 
-    def tried(read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of `read`, or note its error and return `otherwise`."""
+    def result_or(read: Callable[[], T], otherwise: T) -> T:
+        """Return the result of `read`. If it raises, add its error to `errors`, and return
+        `otherwise`.
+        """
         try:
             return read()
         except (Faulty, SourceError, TargetError) as error:
@@ -90,24 +92,25 @@ def write_backs(
             return otherwise
 
     method_text = app.annotations.get("write-back-method", "")
-    method, credentials = tried(lambda: write_back_method(method_text), otherwise=("git", ""))
+    method, credentials = result_or(lambda: write_back_method(method_text), otherwise=("git", ""))
     branch_text = app.annotations.get("git-branch", "")
-    base, head_template = tried(lambda: git_branch(branch_text), otherwise=("", ""))
-    # `_where_to_write` does not check this if the target is broken
-    tried(lambda: choose_source(app, ""), otherwise=None)
+    base, head_template = result_or(lambda: git_branch(branch_text), otherwise=("", ""))
+    # Only for its errors: `_where_to_write` does not choose a source if the target is broken.
+    result_or(lambda: choose_source(app, ""), otherwise=None)
 
     # AIU supports only one target. Several targets, separated by commas, are our addition.
     annotation = app.annotations.get(TARGET, "")
     target_texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
-    resolved: dict[Where, None] = {}  # a duplicate target is written only once
+    distinct_places: dict[Where, None] = {}  # a duplicate target is written only once
     for text in target_texts:
-        where = tried(partial(_where_to_write, app, text, argocd_namespace), otherwise=None)
+        where = result_or(partial(_where_to_write, app, text, argocd_namespace), otherwise=None)
         if where:
-            resolved[where] = None
+            distinct_places[where] = None
 
-    homes: dict[tuple[str, str], str] = {}  # by repository and branch
+    # The folder of the first target, by repository and branch. All targets there share it.
+    homes: dict[tuple[str, str], str] = {}
     targets = []
-    for where in resolved:
+    for where in distinct_places:
         branch = base or where.base
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
@@ -127,7 +130,7 @@ def write_backs(
 
 
 def _folder_of_target(where: Where) -> str:
-    """Return the target's folder: the target itself, or the folder that contains its file."""
+    """Return the target's path if it is a folder, or else the folder that contains its file."""
     may_be_folder = where.target in ("kustomization", "manifests")
     if may_be_folder and not where.path.endswith(MANIFESTS):
         return where.path
@@ -135,7 +138,7 @@ def _folder_of_target(where: Where) -> str:
 
 
 def _with_others(where: Where, targets: Sequence[Where]) -> Where:
-    """Add the paths of the other targets on the same branch."""
+    """Return the target with the paths of the other targets on the same branch in `beside`."""
     if len(targets) == 1:
         return where
     branch = (normal_url(where.repo), where.base)
@@ -144,30 +147,35 @@ def _with_others(where: Where, targets: Sequence[Where]) -> Where:
 
 
 def _where_to_write(app: Application, text: str, argocd_namespace: str) -> Where:
-    """Return the place that one target in `write-back-target` refers to.
+    """Return the place that one target in `write-back-target` refers to, such as
+    `helmvalues:values-prod.yaml`.
 
     Raises `Faulty`, `SourceError`, or `TargetError`, and `NotPermittedError` for a file that
     annotations must never write.
     """
-    target, path = _target(text)
-    where = _resolved(app, target, path, argocd_namespace)
+    kind, path = _parse_target(text)
+    where = _resolve_target(app, kind, path, argocd_namespace)
     refuse_unwritable(where.path)
     return where
 
 
-def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -> Where:
-    """Return where a target's file or folder is.
+def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: str) -> Where:
+    """Return the repository, the branch, and the path of a target's file or folder.
 
-    `target` is the kind of the target, and `path` is as written in the annotation. Raises `Faulty`,
+    `kind` and `path` are the two parts of the target: `helmvalues` and `values-prod.yaml`. Kinds
+    without a word of their own are `file` and `override`, the default. Raises `Faulty`,
     `SourceError`, or `TargetError`.
     """
-    source = choose_source(app, FORCED.get(target, ""))
-    if target == "helmvalues" and path.startswith("$"):
-        return _at_ref(app, path, source)
+    source = choose_source(app, FORCED.get(kind, ""))
+    if kind == "helmvalues" and path.startswith("$"):
+        return _values_file_at_ref(app, path, source)
 
-    # Argo CD never reads override files for a chart from a Helm repository (argo-cd issue 14672).
-    has_git_repository = target != "override" and app.annotations.get("git-repository")
-    if source.chart and not has_git_repository:
+    # A chart in a Helm repository cannot be written. `git-repository` names another repository to
+    # write to, but an override file there would not help: Argo CD never reads override files for
+    # such a chart (argo-cd issue 14672).
+    has_git_repository = app.annotations.get("git-repository", "") != ""
+    is_written_elsewhere = has_git_repository and kind != "override"
+    if source.chart and not is_written_elsewhere:
         description = f"the Helm chart {source.chart!r}"
         message = f"the source is {description}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
@@ -177,21 +185,32 @@ def _resolved(app: Application, target: str, path: str, argocd_namespace: str) -
         message = f"the source is {description}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
 
-    if target == "override":
+    fallbacks: tuple[str, ...] = ()
+    if kind == "override":
         folder = inside(source.path, ".", "source")
         file_names = override_names(app, argocd_namespace)
-        expected, alternative = (posixpath.join(folder, file_name) for file_name in file_names)
-        return Where(target, expected, source, repo, base, fallbacks=(alternative,))
-    if target == "file":
-        return Where(target, inside("", path.lstrip("/")), source, repo, base)
-    default = "values.yaml" if target == "helmvalues" else "."
-    return Where(target, inside(source.path, path or default), source, repo, base)
+        place, alternative = (posixpath.join(folder, file_name) for file_name in file_names)
+        fallbacks = (alternative,)
+    elif kind == "file":
+        place = inside("", path.lstrip("/"))
+    else:
+        default = "values.yaml" if kind == "helmvalues" else "."
+        place = inside(source.path, path or default)
+    return Where(
+        target=kind,
+        path=place,
+        source=source,
+        repo=repo,
+        base=base,
+        fallbacks=fallbacks,
+    )
 
 
-def _at_ref(app: Application, path: str, source: Source) -> Where:
-    """Return the location of a values file at `$ref/path`.
+def _values_file_at_ref(app: Application, path: str, source: Source) -> Where:
+    """Return the location of a values file whose path begins with `$<ref>/`.
 
-    As in a chart's `valueFiles`, `$ref` is the repository root of the source with this `ref`.
+    As in a chart's `valueFiles`, `$<ref>` is the root of the repository in the source with this
+    `ref`. `source` is the source that uses the file. Raises `Faulty` if no source has this `ref`.
     """
     ref, _, path_in_repository = path.removeprefix("$").partition("/")
     with_ref = [other for other in app.sources if other.ref == ref]
@@ -200,14 +219,20 @@ def _at_ref(app: Application, path: str, source: Source) -> Where:
         hint = f"refs of this Application: {known_refs}"
         raise Faulty(TARGET, f"helmvalues:{path}", f"no source has the ref {ref!r}", hint)
     ref_source = with_ref[0]
-    file = inside("", path_in_repository)
-    return Where("helmvalues", file, source, repo=ref_source.repo, base=ref_source.revision)
+    return Where(
+        target="helmvalues",
+        path=inside("", path_in_repository),
+        source=source,
+        repo=ref_source.repo,
+        base=ref_source.revision,
+    )
 
 
-def _target(text: str) -> tuple[str, str]:
-    """Return the kind and the unresolved path of a `write-back-target`. Raises `Faulty`.
+def _parse_target(text: str) -> tuple[str, str]:
+    """Return the kind of a `write-back-target`, and its path as written, or "".
 
-    A text that is neither a known target nor looks like one is a file; "" is an override file.
+    The kind is the word before the colon, `file` for any other path, or `override` for an empty
+    text. Raises `Faulty` for a text that is probably meant to be a kind, but is not one.
     """
     word, colon, path = (part.strip() for part in text.partition(":"))
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
@@ -218,7 +243,7 @@ def _target(text: str) -> tuple[str, str]:
     if word in TARGETS:
         return word, path
 
-    _refuse_likeness(text, word, path)
+    _refuse_similar_word(text, word, path)
     lowercase_names = [file_name.lower() for file_name in KUSTOMIZATIONS]
     if posixpath.basename(text).lower() in lowercase_names:
         folder = posixpath.dirname(text).lstrip("/") or "."
@@ -236,8 +261,9 @@ def _target(text: str) -> tuple[str, str]:
     return "file", text
 
 
-def _refuse_likeness(text: str, word: str, path: str) -> None:
-    """Raise `Faulty` for a method, and for a word that looks like a target but is not one.
+def _refuse_similar_word(text: str, word: str, path: str) -> None:
+    """Raise `Faulty` for a `write-back-method`, and for a word that is similar to the kind of a
+    target, such as `kustomize`.
 
     `text` is the whole target. It is split at the colon into `word` and `path`.
     """
@@ -265,17 +291,17 @@ class Neighbours:
     """Finds the other Application that a values file belongs to."""
 
     def __init__(self, apps: Iterable[Tracker]) -> None:
-        # the Applications' keys by the repository and folder of their sources
-        self._by_folder: dict[tuple[str, str], list[str]] = {}
+        # Applications, as namespace/name, by the repository and folder of their sources
+        self._keys_by_folder: dict[tuple[str, str], list[str]] = {}
         for app in apps:
             for source in app.sources:
                 if source.path and not source.chart:
                     place = (normal_url(source.repo), source.path)
-                    self._by_folder.setdefault(place, []).append(app.key)
+                    self._keys_by_folder.setdefault(place, []).append(app.key)
 
     def noted(self, sub: Subscription) -> Subscription:
-        """Return the subscription, noting the other Application that owns its values file, if there
-        is one.
+        """Return the Subscription, with the other Application that its values file belongs to as
+        `neighbour`, if there is one.
 
         A values file belongs to the Application whose source is the file's folder, or else the
         nearest parent folder.
@@ -285,7 +311,7 @@ class Neighbours:
         repo = normal_url(sub.repo)
         folder = posixpath.dirname(sub.path)
         while folder:
-            for key in self._by_folder.get((repo, folder), ()):
+            for key in self._keys_by_folder.get((repo, folder), ()):
                 if key != sub.application.key:
                     return replace(sub, neighbour=key)
             folder = posixpath.dirname(folder)
@@ -293,10 +319,12 @@ class Neighbours:
 
 
 def choose_source(app: Application, forced: Kind) -> Source:
-    """Return the source to update: the one in `write-back-source`, or else by type,
-    as in AIU.
+    """Return the source to update: the one in `write-back-source`, or else the only one, or else,
+    as in AIU, the first one of the right type.
 
-    `forced` is the type that the write-back target needs, or "". Raises `SourceError` or `Faulty`.
+    `forced` is the type that the write-back target needs, such as `Helm`, or "" if it needs none.
+    If no source has the right type, returns the first one without a `ref`, or else the first one.
+    Raises `SourceError` if there is no source, and `Faulty` for an unknown `write-back-source`.
     """
     if not app.sources:
         raise SourceError(
@@ -315,15 +343,17 @@ def choose_source(app: Application, forced: Kind) -> Source:
 
 
 def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source]:
-    """Return the sources of the forced kind, or of the first explicit kind."""
+    """Return the sources of the kind `forced`, or, if it is "", of the kind of the first source
+    that has one. A plain directory does not count as a kind.
+    """
     kind = forced
     if not kind:
-        kinds = [
+        explicit_kinds = [
             source.kind for source in sources if source.kind in ("Helm", "Kustomize", "Plugin")
         ]
-        if not kinds:
+        if not explicit_kinds:
             return ()
-        kind = kinds[0]
+        kind = explicit_kinds[0]
     with_section = [source for source in sources if source.section == kind]  # AIU v0
     of_kind = [source for source in sources if source.kind == kind]  # AIU v1.1
     return with_section or of_kind
@@ -349,10 +379,10 @@ def _named_source(app: Application, name: str) -> Source:
 
 
 def _repository(app: Application, source: Source) -> tuple[str, str]:
-    """Return the repository to write to, and its revision.
+    """Return the URL of the repository to write to, and the branch there ("" means the default).
 
-    With `git-repository`, the revision comes from the source with the same URL. Since v0.16, AIU
-    compares the two URLs literally.
+    With `git-repository`, the branch is the revision of the Application's source with the same URL,
+    or else of `source`. Since v0.16, AIU compares the two URLs literally. Raises `SourceError`.
     """
     repository = app.annotations.get("git-repository", "")
     if not repository and not source.repo:
@@ -386,24 +416,25 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Normalize `path`, which is relative to `folder`, or to the root if it begins with "/".
+    """Return the path from the repository's root for `path`, which is relative to `folder`, or to
+    the root if it begins with "/": `apps/values.yaml` for `apps/web` and `../values.yaml`.
 
-    Raises `SourceError` or `TargetError`, depending on `what` it is, for a path outside the
-    repository. AIU does not restrict `..`.
+    Raises `TargetError`, or `SourceError` if `what` is "source", for a path outside the repository
+    or with unusual characters. AIU does not restrict `..`.
     """
     error = SourceError if what == "source" else TargetError
-    joined = path if path.startswith("/") else f"{folder}/{path}"
-    if "\\" in joined or not joined.isprintable():
+    full_path = path if path.startswith("/") else f"{folder}/{path}"
+    if "\\" in full_path or not full_path.isprintable():
         raise error(
-            f"the path {joined!r} contains characters that are not allowed",
+            f"the path {full_path!r} contains characters that are not allowed",
             hint="rename it",
         )
     parts: list[str] = []
-    for part in joined.split("/"):
+    for part in full_path.split("/"):
         if part == "..":
             if not parts:
                 raise error(
-                    f"the path {joined.lstrip('/')!r} points outside the repository",
+                    f"the path {full_path.lstrip('/')!r} points outside the repository",
                     hint="use a path inside it",
                 )
             parts.pop()
@@ -459,9 +490,8 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
 
 
 def _refuse_guarded(sub: Subscription, path: str) -> None:
-    """Raise `NotPermittedError` for a guarded file that no repository rule lists.
-
-    A guarded file is a CI or reviewer definition, which only the repository's config can permit.
+    """Raise `NotPermittedError` for a guarded file (a CI or reviewer definition), unless a rule in
+    the repository's config permits the Application to write it.
     """
     guarded = {
         name: description
@@ -483,8 +513,10 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
 
 
 def _refuse_by_rule(sub: Subscription, rule: Writes, paths: Collection[str], branch: str) -> None:
-    """Raise `NotPermittedError` for a file or branch that this repository rule does not
-    list.
+    """Raise `NotPermittedError` for a file or branch that this rule in the repository's config does
+    not list.
+
+    A rule without `paths` allows every file, and one without `branches` every branch.
     """
     refusal = f"{PATH}, line {rule.line}, does not allow {sub.application.key}"
     hint = f"ask the repository's owner to add it to `writes` in {PATH}"
@@ -527,7 +559,9 @@ def refuse_unwritable(path: str) -> None:
 
 
 def _guarded_names(path: str) -> Mapping[str, str]:
-    """Return the names in a path that annotations cannot write, each with a description."""
+    """Return the parts of a path that are names of files or folders that annotations cannot write,
+    such as `.github`, each with a description.
+    """
     guarded = {}
     for part in path.split("/"):
         # Windows treats `.git.` and `.git ` as `.git`.

@@ -78,8 +78,9 @@ class Deployed:
     parent: str = "?"  # "namespace/name" of the Application
 
     def holds(self, path: str) -> bool:
-        """Return whether a file in or below the folder is one of its manifests. `path` is relative
-        to the repository's root.
+        """Return whether a file in or below the folder is one of its manifests.
+
+        `recurse`, `include`, and `exclude` decide. `path` is relative to the repository's root.
         """
         relative_path = posixpath.relpath(path, self.path or ".")
         is_in_subfolder = "/" in relative_path
@@ -100,8 +101,8 @@ class NoFolder:
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
-    """Yield an Application's sources: folders, charts from Helm repositories,
-    and plugin output.
+    """Yield what each source of an Application deploys: a folder, or the reason that it is not a
+    folder, such as a chart from a Helm repository.
     """
     spec = mapping(item.get("spec"))
     hydrator = spec.get("sourceHydrator")
@@ -136,12 +137,12 @@ def _deployed_by(
     release.
     """
     repo = _scalar(source.get("repoURL"))
-    why_no_folder = _without_folder(source, repo)
+    why_no_folder = _why_no_folder(source, repo)
     if why_no_folder:
         yield NoFolder(why_no_folder, parent=parent)
         return
     path = _scalar(source.get("path"))
-    if not path:
+    if not path:  # the source only provides values
         return
     if posixpath.normpath(path).split("/")[0] == "..":
         yield NoFolder("outside", path, parent)
@@ -151,7 +152,7 @@ def _deployed_by(
     directory = mapping(source.get("directory"))
     helm = mapping(source.get("helm"))
     kustomize = mapping(source.get("kustomize"))
-    release, unsupported_key = _release(helm, path_from_root, name, namespace)
+    release, unsupported_key = _chart_release(helm, path_from_root, name, namespace)
     if not unsupported_key:
         unsupported_key = _unsupported_kustomize_key(kustomize)
     yield Deployed(
@@ -170,16 +171,18 @@ def _deployed_by(
 
 
 def _unsupported_kustomize_key(kustomize: Mapping[str, Any]) -> str:
-    """Return the first key, in alphabetical order, that changes Kustomize's output, or ""."""
+    """Return the first key, in alphabetical order, of a source's `kustomize` section that changes
+    Kustomize's output, or "".
+    """
     keys = sorted(str(key) for key, value in kustomize.items() if value and key not in _HARMLESS)
     return f"kustomize.{keys[0]}" if keys else ""
 
 
-def _without_folder(
+def _why_no_folder(
     source: Mapping[str, Any],
     repo: str,
 ) -> Literal["chart", "plugin", "no repoURL", ""]:
-    """Return the reason a source has no folder in Git, or ""."""
+    """Return the reason that a source has no folder in Git, or "" if it may have one."""
     if source.get("chart"):
         return "chart"
     if source.get("plugin") is not None:
@@ -187,19 +190,24 @@ def _without_folder(
     return "" if repo else "no repoURL"
 
 
-def _release(helm: Mapping[str, Any], path: str, name: str, namespace: str) -> tuple[Release, str]:
-    """Return what Argo CD passes to Helm for a chart at `path`, and the first key that is not
-    supported here ("" if all keys are supported).
+def _chart_release(
+    helm: Mapping[str, Any],
+    path: str,
+    name: str,
+    namespace: str,
+) -> tuple[Release, str]:
+    """Return what Argo CD passes to Helm for a chart at `path`, and the first key of the source's
+    `helm` section that is not supported here ("" if all keys are supported).
 
-    `name` and `namespace` are used if the source does not set them.
+    `name` and `namespace` are used if the section does not set them.
     """
     files = [_scalar(file) for file in elements(helm.get("valueFiles"))]
-    unsupported_files = [file for file in files if _is_elsewhere(file)]
+    files_elsewhere = [file for file in files if _is_elsewhere(file)]
     unsupported_key = ""
     if helm.get("fileParameters"):
         unsupported_key = "helm.fileParameters"
-    elif unsupported_files:
-        unsupported_key = f"helm.valueFiles {unsupported_files[0][:200]!r}"
+    elif files_elsewhere:
+        unsupported_key = f"helm.valueFiles {files_elsewhere[0][:200]!r}"
 
     values = _scalar(helm.get("values"))
     values_object = helm.get("valuesObject")  # takes precedence
@@ -243,9 +251,10 @@ def _fits_argo_glob(path: str, pattern: str) -> bool:
     """Return whether a path matches one of Argo CD's globs: `*` matches any characters, even
     slashes, and {a,b} matches a or b.
 
-    A glob with {a,b} is replaced by one glob for each choice, up to `_MOST_PATTERNS`.
+    A glob with {a,b} is replaced by one glob for each choice. Globs beyond `_MOST_PATTERNS` and
+    characters beyond `_LONGEST_PATTERN` are ignored.
     """
-    with_braces = [pattern[:_LONGEST_PATTERN]]
+    with_braces = [pattern[:_LONGEST_PATTERN]]  # the globs that may still have braces
     without_braces = list[str]()
     while with_braces and len(with_braces) + len(without_braces) < _MOST_PATTERNS:
         glob = with_braces.pop()
@@ -290,9 +299,9 @@ class FollowedApplications:
         self._depth = depth
         self._rendered_sets = rendered_sets
         self._most = most
-        self._waiting: list[Deployed] = []
-        self._no_folders: dict[NoFolder, None] = {}
-        self._seen: set[tuple[Deployed, str]] = set()
+        self._waiting: list[Deployed] = []  # the folders of the next level
+        self._no_folders: dict[NoFolder, None] = {}  # the sources of this level without a folder
+        self._read_folders: set[tuple[Deployed, str]] = set()  # with their release's namespace
         self._unreadable: set[str] = set()  # repositories
         self._full = False  # whether the manifests refer to more repositories than are read
 
@@ -307,17 +316,17 @@ class FollowedApplications:
                 self._no_folders[source] = None
 
     def below(self) -> Iterator[Found]:
-        """Yield the Applications below the ones passed to `note`, level by level.
+        """Yield the manifests below the Applications passed to `note`, level by level.
 
-        Anything that cannot be read is reported as a problem.
+        Anything that cannot be read is yielded as a problem.
         """
-        count = 0
+        count = 0  # of Applications
         not_followed: dict[NoFolder, None] = {}
         for _ in range(self._depth):
             not_followed |= self._no_folders
             self._no_folders = {}
             for folders in self._waiting_by_branch():
-                for found in self._children(folders):
+                for found in self._manifests_on_branch(folders):
                     count += is_application(found.item)
                     if count > self._most:
                         message = (
@@ -332,7 +341,7 @@ class FollowedApplications:
                         return
                     self.note(found)
                     yield found
-        yield from _refusals(not_followed)
+        yield from _no_folder_warnings(not_followed)
 
     def _waiting_by_branch(self) -> Iterable[list[Deployed]]:
         """Return the folders to read next, grouped by repository and branch, and forget them."""
@@ -343,7 +352,7 @@ class FollowedApplications:
         self._waiting = []
         return by_branch.values()
 
-    def _children(self, folders: Sequence[Deployed]) -> Iterator[Found]:
+    def _manifests_on_branch(self, folders: Sequence[Deployed]) -> Iterator[Found]:
         """Yield the manifests in these folders, which are on the same branch of the same
         repository, and the problems with reading them.
         """
@@ -353,7 +362,7 @@ class FollowedApplications:
         try:
             repository = self._repositories.of(repo)
         except TaskError as error:
-            yield from self._unopened(folders, error)
+            yield from self._opening_problems(folders, error)
             return
         try:
             branch, new_folders = self._read_new_folders(repository, folders)
@@ -363,17 +372,18 @@ class FollowedApplications:
 
         for folder in dict.fromkeys(folders):
             if folder.path and not branch.inside(folder.path):
-                yield _not_followed(folder.parent, branch.missing(folder.path))
+                yield _not_followed_warning(folder.parent, branch.why_missing(folder.path))
         for folder, kind in new_folders:
             for manifest in self._manifests_of(folder, kind, branch):
-                in_namespace = _in_namespace(manifest, folder.release.namespace)
-                for found in self._rendered_sets(in_namespace):
+                with_namespace = _with_namespace(manifest, folder.release.namespace)
+                for found in self._rendered_sets(with_namespace):
                     if found.trouble or found.item.get("kind") in KINDS:
                         yield found
 
-    def _unopened(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
-        """Yield the problems with opening these folders' repository, unless they were already
-        reported.
+    def _opening_problems(self, folders: Sequence[Deployed], error: TaskError) -> Iterator[Found]:
+        """Yield the problem with opening these folders' repository.
+
+        That there are too many repositories is reported only once.
         """
         if isinstance(error, TooManyRepositoriesError):
             was_reported = self._full
@@ -393,10 +403,11 @@ class FollowedApplications:
         repository: KeptRepository,
         folders: Sequence[Deployed],
     ) -> tuple[_Branch, list[tuple[Deployed, Kind | None]]]:
-        """Read the files that are needed to find the Applications in these folders.
+        """Read the files that are needed to find the Applications in these folders, which are on
+        the same branch.
 
-        Return their branch, and each folder that was not read before, with the tool that generates
-        its manifests.
+        Returns that branch, and each folder that was not read before, with the tool that generates
+        its manifests (None: its files are the manifests).
         """
         names = [Place(folder.path, "names") for folder in folders]
         branch = _Branch(repository, repository.snapshot(folders[0].revision, names))
@@ -405,16 +416,16 @@ class FollowedApplications:
             if not branch.inside(folder.path):
                 continue
             kind = branch.kind(folder)
-            if self._is_new(folder, kind):
+            if self._is_new(folder, kind):  # this also marks it as read
                 new_folders.append((folder, kind))
 
         paths: list[str] = []
         for folder, kind in new_folders:
             if kind != "kustomize":
-                paths += branch.wanted(folder, kind)
+                paths += branch.paths_to_read(folder, kind)
         branch.read(paths)
-        kustomized = {folder.path for folder, kind in new_folders if kind == "kustomize"}
-        branch.read_kustomizations(kustomized)
+        kustomize_folders = {folder.path for folder, kind in new_folders if kind == "kustomize"}
+        branch.read_kustomizations(kustomize_folders)
         return branch, new_folders
 
     def _manifests_of(
@@ -426,10 +437,10 @@ class FollowedApplications:
         """
         where = f"{branch.repo}//{folder.path}".rstrip("/")
         if kind is None:
-            yield from branch.manifests(branch.wanted(folder, kind))
+            yield from branch.manifests(branch.paths_to_read(folder, kind))
             return
         try:
-            manifest_paths = branch.applications_of(kind, folder)
+            manifest_paths = branch.files_with_applications(kind, folder)
             if manifest_paths is not None:  # no rendering is needed
                 yield from branch.manifests(manifest_paths)
                 return
@@ -444,11 +455,13 @@ class FollowedApplications:
                 return
 
             value_files = folder.release.value_files
-            existing_files = tuple(path for path in value_files if branch.has(path))
+            existing_files = tuple(path for path in value_files if branch.has_file(path))
             if folder.optional_values:
                 value_files = existing_files
             release = replace(folder.release, value_files=value_files)
-            for found in self._rendering.rendered(kind, where, folder.path, branch.below, release):
+            for found in self._rendering.rendered(
+                kind, where, folder.path, branch.files_below, release
+            ):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
             message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
@@ -461,14 +474,16 @@ class FollowedApplications:
         repo = repository_key(folder.repo)
         without_parent = replace(folder, repo=repo, release=release, parent="")
         key = (without_parent, folder.release.namespace)
-        is_new = key not in self._seen
-        self._seen.add(key)
+        is_new = key not in self._read_folders
+        self._read_folders.add(key)
         return is_new
 
     def _problem(self, folders: Sequence[Deployed], error: TaskError, hint: str = "") -> Found:
         """Return one problem for all Applications that deploy these folders of a branch.
 
-        The problem is an error if a retry may help. `hint` overrides the error's own hint.
+        The problem is an error if a retry may help, and otherwise a warning. `hint` overrides the
+        error's own hint. Unless the error is about the source, such as a missing branch, the whole
+        repository is marked as unreadable.
         """
         is_source_error = isinstance(error, SourceError)
         if not is_source_error:
@@ -487,14 +502,15 @@ class _Branch:
     """A repository branch, and the files read from it so far."""
 
     def __init__(self, repository: KeptRepository, names: Snapshot) -> None:
+        """`names` has the paths of the files, without their contents."""
         self._repository = repository
         self._snapshot = names
         self.repo = names.repo
         self.name = names.branch
         self._names = sorted(names.files)
         self._known = names.files
-        self._files: dict[str, File] = {}
-        self._links = set[str]()
+        self._files: dict[str, File] = {}  # the files whose contents were read
+        self._links = set[str]()  # the symbolic links found so far
 
     def inside(self, path: str) -> list[str]:
         """Return the paths of all files in or below a folder."""
@@ -505,22 +521,25 @@ class _Branch:
         end = bisect_left(self._names, f"{path}0")  # "0" is the character after "/"
         return self._names[start:end]
 
-    def missing(self, path: str) -> str:
+    def why_missing(self, path: str) -> str:
         """Return the reason that no files were found in a folder."""
-        shown = repr(path[:_LONGEST])
-        with_parents = accumulate(path.split("/"), posixpath.join)
-        if any(part in self._known for part in with_parents):
-            return f"{shown} is not a folder on {self.name} of {self.repo}"
-        return f"there are no files in {shown} on {self.name} of {self.repo}"
+        quoted_path = repr(path[:_LONGEST])
+        parents_and_path = accumulate(path.split("/"), posixpath.join)
+        is_file_or_below_one = any(parent in self._known for parent in parents_and_path)
+        if is_file_or_below_one:
+            return f"{quoted_path} is not a folder on {self.name} of {self.repo}"
+        return f"there are no files in {quoted_path} on {self.name} of {self.repo}"
 
     def kind(self, folder: Deployed) -> Kind | None:
-        """Return what generates a folder's manifests, or None for a directory of manifests."""
+        """Return the tool that generates a folder's manifests, or None for a directory of
+        manifests.
+        """
         if folder.plain:
             return None
         prefix = posixpath.join(folder.path, "")
         return kind_of([path.removeprefix(prefix) for path in self.inside(folder.path)])
 
-    def wanted(self, folder: Deployed, kind: Kind | None) -> list[str]:
+    def paths_to_read(self, folder: Deployed, kind: Kind | None) -> list[str]:
         """Return the paths to read to find out whether a folder has Applications: a chart's
         templates, or the folder's manifests.
         """
@@ -536,22 +555,26 @@ class _Branch:
             self._files.update(self._repository.read_more(self._snapshot, to_read).files)
 
     def read_kustomizations(self, folders: set[str]) -> None:
-        """Read these folders and the folders and files their kustomizations refer to.
+        """Read these folders, and the folders and files that their kustomizations refer to,
+        directly or indirectly.
 
         Each round reads all references found in the round before.
         """
-        done = set[str]()
+        folders_read = set[str]()
         while folders:
             self.read(sorted(folders), "files")
-            done |= folders
+            folders_read |= folders
             references = set[str]()
             for folder in folders:
-                references.update(self._referred_to(folder))
-            folders = references - self._files.keys() - done
+                references.update(self._references_of(folder))
+            folders = references - self._files.keys() - folders_read
 
-    def _referred_to(self, folder: str) -> list[str]:
+    def _references_of(self, folder: str) -> list[str]:
         """Return the paths that a folder's kustomization refers to, without those outside the
-        repository. Return [] for a broken kustomization, which is reported later.
+        repository.
+
+        Returns [] if there is no kustomization. A broken one, which is reported later, counts as
+        none.
         """
         path = kustomization_in(self._files, folder)
         if not path:
@@ -563,23 +586,23 @@ class _Branch:
         targets = [path_at(folder, entry) for entry in entries]
         return [target for target in targets if not target.startswith(("..", "/"))]
 
-    def below(self, path: str) -> Mapping[str, File]:
+    def files_below(self, path: str) -> Mapping[str, File]:
         """Return all files in or below a folder, or the file at that path."""
         return self._repository.read_more(self._snapshot, [Place(path, "files")]).files
 
-    def has(self, path: str) -> bool:
+    def has_file(self, path: str) -> bool:
         """Return whether the file exists."""
         return bool(self._repository.read_more(self._snapshot, [Place(path, "exists")]).files)
 
-    def applications_of(self, kind: Kind, folder: Deployed) -> list[str] | None:
-        """Return the files that contain a folder's Applications, or None if Helm or Kustomize must
-        generate the Applications.
+    def files_with_applications(self, kind: Kind, folder: Deployed) -> list[str] | None:
+        """Return the files that contain a folder's Applications, [] if it has none, or None if Helm
+        or Kustomize must generate them.
 
         Most charts and kustomizations do not generate Applications, and running the program for
         each of them would take minutes.
         """
         if kind == "helm":
-            templates = map(self._text, self.wanted(folder, kind))
+            templates = map(self._text, self.paths_to_read(folder, kind))
             generates_applications = any(map(makes_applications, templates))
             return None if generates_applications else []
         texts = needed(folder.path, self._texts_below, self._links)
@@ -589,6 +612,7 @@ class _Branch:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
+            # `manifests` gets their text from there
             self._files.update((path, File(texts[path])) for path in manifests)
         return manifests
 
@@ -605,25 +629,28 @@ class _Branch:
         return file.text if file else ""
 
     def _texts_below(self, path: str) -> dict[str, str]:
-        """Return the regular files in or below a folder. Add the symbolic links to `_links`."""
-        files = self.below(path)
+        """Return the texts of the regular files in or below a folder, and add the symbolic links
+        to `_links`.
+        """
+        files = self.files_below(path)
         self._links.update(name for name, file in files.items() if file.mode == LINK)
+        # Git's modes for regular files are 100644 and 100755.
         return {name: file.text for name, file in files.items() if file.mode.startswith("100")}
 
 
-def _refusals(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
+def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
     """Yield the warnings about sources that are not folders.
 
     All charts share one warning, and so do all plugins, because there are usually many.
     """
     for no_folder in no_folders:
         if no_folder.why == "outside":
-            yield _not_followed(
+            yield _not_followed_warning(
                 no_folder.parent,
                 f"the path {no_folder.path[:_LONGEST]!r} points outside the repository",
             )
         if no_folder.why == "no repoURL":
-            yield _not_followed(no_folder.parent, "its source has no repoURL", _NO_URL)
+            yield _not_followed_warning(no_folder.parent, "its source has no repoURL", _NO_URL)
     for why, plural in _NO_FOLDERS.items():
         parents = [no_folder.parent for no_folder in no_folders if no_folder.why == why]
         if parents:
@@ -634,14 +661,14 @@ def _refusals(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
             yield source_warning("", message, _IF_ANY, advice=True)
 
 
-def _not_followed(parent: str, why: str, hint: str = _PATH) -> Found:
-    """Return the warning that an Application's source is not followed."""
+def _not_followed_warning(parent: str, why: str, hint: str = _PATH) -> Found:
+    """Return the warning that a source of the Application `parent` is not followed, and why."""
     message = f"Applications from {parent} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 
 
-def _in_namespace(found: Found, namespace: str) -> Found:
-    """Return the manifest. If it has no namespace, add the one that Argo CD uses."""
+def _with_namespace(found: Found, namespace: str) -> Found:
+    """Return the manifest with this namespace, the one that Argo CD uses, if it has none itself."""
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

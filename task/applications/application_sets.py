@@ -55,10 +55,11 @@ class RenderedSets:
         self._budget = budget or Budget()
 
     def of(self, found: Found) -> Iterator[Found]:
-        """Yield an ApplicationSet's Applications, and a problem for each mistake in the
-        ApplicationSet.
+        """Yield the Applications that Argo CD generates from an ApplicationSet, and a problem for
+        each mistake in it.
 
-        If there are no Applications, yield the template, if it has a usable `image-list`.
+        If there are no Applications, yields the ApplicationSet's template instead, if it has a
+        usable `image-list`.
         """
         key = self._shown_name(found.item)
         try:
@@ -120,9 +121,9 @@ class RenderedSets:
             is_error = may_name(found.item, self._images, self._prefix)
         else:
             is_error = self._strict
-        # Argo CD quotes whole templates
+        # Argo CD's error messages quote whole templates, which may contain logins
         full_message = without_logins(f"{found.origin}: ApplicationSet {key}: {message}")
-        trouble = Trouble("source", full_message, hint, "warning", code)
+        trouble = Trouble("source", full_message, hint, severity="warning", exit=code)
         if is_error:
             trouble = replace(trouble, severity="error", exit=code or Exit.CONFIGURATION)
         return Found({}, found.origin, trouble)
@@ -135,9 +136,9 @@ class RenderedSets:
 
 
 def clusters_of(path: str) -> tuple[NamedCluster, ...]:
-    """Read the `--clusters` file, a YAML list of clusters.
+    """Return the clusters in the `--clusters` file, a YAML list of mappings.
 
-    Raises a UsageError that identifies the entry.
+    Raises `UsageError` if the file is unreadable, or for an invalid entry.
     """
     try:
         entries = load(read_text(path))
@@ -152,14 +153,17 @@ def clusters_of(path: str) -> tuple[NamedCluster, ...]:
     if not isinstance(entries, list):
         raise UsageError(f"--clusters: {path!r} is not a list", hint=_CLUSTERS)
     return tuple(
-        _listed_cluster(entry, f"--clusters: {path!r}: entry {number}")
+        _parse_cluster(entry, f"--clusters: {path!r}: entry {number}")
         for number, entry in enumerate(entries, start=1)
     )
 
 
-def _listed_cluster(entry: Any, where: str) -> NamedCluster:
-    """Return the cluster in an entry of the file. Raises a UsageError that begins with `where`."""
-    if not isinstance(entry, dict):
+def _parse_cluster(entry: Any, where: str) -> NamedCluster:
+    """Return the cluster in an entry of the `--clusters` file, such as `{name: prod, server: …}`.
+
+    Raises a `UsageError` that begins with `where`.
+    """
+    if not isinstance(entry, dict):  # treated as an entry without a name
         entry = {}
     name = entry.get("name")
     server = entry.get("server")
@@ -175,4 +179,10 @@ def _listed_cluster(entry: Any, where: str) -> NamedCluster:
         if not is_mapping or not all(isinstance(value, str) for value in texts.values()):
             raise UsageError(f"{where}: {key} is not a mapping of strings", hint=_CLUSTERS)
     project = str(entry.get("project") or "")
-    return NamedCluster(name, server, project, labels=labels, annotations=annotations)
+    return NamedCluster(
+        name=name,
+        server=server,
+        project=project,
+        labels=labels,
+        annotations=annotations,
+    )

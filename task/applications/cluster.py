@@ -67,30 +67,32 @@ class ClusterManifests:
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def all(self) -> Iterable[Found]:
-        """Yield the ImageUpdaters and the Applications as manifests.
+        """Yield all ImageUpdaters, and then the Applications that may concern this run, as
+        manifests.
 
         Raises the same errors as `Kubernetes`.
         """
         scopes = self._scopes()
         updaters = [item for scope in scopes for item in self._updaters(scope)]
         for item in updaters:
-            typed = _typed(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
-            yield Found(typed, ORIGIN)
+            manifest = _with_kind(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
+            yield Found(manifest, ORIGIN)
         references: list[_Reference] = []
         for item in updaters:
             if self._wanted({"kind": "ImageUpdater", **item}):
                 references += _patterns_of(item)
 
         for scope in scopes:
-            readable_scope, needed = self._needed_if_allowed(scope, references)
-            for item in self._in_full(readable_scope, needed):
-                yield Found(_typed(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
+            readable_scope, needed = self._list_if_allowed(scope, references)
+            for item in self._read_in_full(readable_scope, needed):
+                yield Found(_with_kind(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
-        """Return the namespaces set on the command line, or "" (all namespaces) if one of them
-        contains a wildcard.
+        """Return the namespaces to list, or only "" (all namespaces).
 
-        A name without a namespace may be in any namespace.
+        They are those set on the command line, or else those of the names set there, such as
+        `argocd/web`. A name without a namespace may be in any namespace. All namespaces are listed
+        if nothing is set, or if one of the namespaces contains a wildcard.
         """
         patterns = list(self._narrow.namespaces)
         if not patterns:
@@ -108,46 +110,50 @@ class ClusterManifests:
         try:
             return list(self._kubernetes.list(UPDATERS, scope, full=True))
         except ForbiddenError as error:
-            if not scope:  # we may only have a Role in Argo CD's namespace
+            if not scope:  # we may only have a Role (permissions in one namespace) in Argo CD's
                 return self._updaters(self._home)
             self._log("info", f"ImageUpdater resources are skipped: {error.message}; {error.hint}")
         except AbsentError:
             self._log("debug", "the cluster does not have the ImageUpdater CRD")
         return []
 
-    def _needed_if_allowed(
+    def _list_if_allowed(
         self,
         scope: str,
         references: Sequence[_Reference],
     ) -> tuple[str, list[Item]]:
-        """Return the scope that we are allowed to read, and the result of `_needed` for it.
+        """Return the scope (a namespace, or "" for all) that we are allowed to list, and the
+        Applications there that may concern this run.
 
-        If we only have a Role in Argo CD's namespace, use the Applications in that namespace,
-        unless the options exclude them. In that case, raises `ForbiddenError`.
+        If we are not allowed to list all namespaces, the scope is Argo CD's namespace. Raises
+        `ForbiddenError` if the options exclude that namespace, or if `scope` is a namespace that we
+        are not allowed to list.
         """
         try:
-            return scope, self._needed(scope, references)
+            return scope, self._list_needed(scope, references)
         except ForbiddenError as error:
-            app_in_home = Application(self._home, "", {}, ())
-            namespaces = Narrow(namespaces=self._narrow.namespaces)
-            if scope or not considered(app_in_home, namespaces):
+            any_app_in_home = Application(namespace=self._home, name="")
+            only_namespaces = Narrow(namespaces=self._narrow.namespaces)
+            may_use_home = considered(any_app_in_home, only_namespaces)
+            if scope or not may_use_home:
                 raise
             why = "the step is not allowed to list Applications in all namespaces"
             self._log("info", f"{why}: using only those in namespace {self._home!r}")
             self._log("debug", f"{error.message}; {error.hint}")
-        return self._home, self._needed(self._home, references)
+        return self._home, self._list_needed(self._home, references)
 
-    def _needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
-        """Return the Applications that may concern this run, reduced to their names, because
-        annotations and managedFields are large.
+    def _list_needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
+        """Return the Applications that may concern this run, reduced to their namespaces and names,
+        because annotations and managedFields are large.
 
-        If the server returned an Application in full, it is not reduced.
+        If the server returned an Application in full, it is not reduced. All listed Applications
+        count in `listed`.
         """
         needed: list[Item] = []
         listed_before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
-            if not self._may_concern_run(item, references):
+            if not self._may_concern_run(item, references):  # may also add it to `passed_over`
                 continue
             if "spec" in item:
                 needed.append(item)
@@ -163,14 +169,21 @@ class ClusterManifests:
         return needed
 
     def _may_concern_run(self, item: Item, references: Sequence[_Reference]) -> bool:
-        """Return whether an Application must be read in full: an ImageUpdater references it, or its
-        annotations may concern the run. If not, and it has our annotations, add it to
-        `passed_over`.
+        """Return whether an Application must be read in full, judging by its metadata.
+
+        That is so if an ImageUpdater references it, or if it has our annotations, and they may
+        concern the run (`wanted`). It must also match the command-line options.
+
+        An Application that has our annotations, and is not referenced, is added to `passed_over`
+        if it need not be read in full.
         """
         namespace, name = _namespace_and_name(item)
-        for updater_namespace, pattern in references:
-            if updater_namespace == namespace and glob_match(pattern, name):
-                return _passes_narrowing(item, self._narrow)
+        is_referenced = any(
+            updater_namespace == namespace and glob_match(pattern, name)
+            for updater_namespace, pattern in references
+        )
+        if is_referenced:
+            return _passes_narrowing(item, self._narrow)
 
         annotations = mapping(item.get("metadata")).get("annotations") or {}
         has_our_annotations = any(key.startswith(self._prefix) for key in annotations)
@@ -178,20 +191,20 @@ class ClusterManifests:
             return False
         if self._wanted(item) and _passes_narrowing(item, self._narrow):
             return True
-        app = annotated(item, self._prefix, ORIGIN)
+        app = annotated(item, self._prefix, ORIGIN)  # None if the metadata is unusable
         if app:
             self.passed_over.append(app)
         return False
 
-    def _in_full(self, scope: str, chosen: Sequence[Item]) -> Iterator[Item]:
-        """Yield the objects in full, using the cheaper way to read them: a list of all objects in
-        the scope, or one request for each object.
+    def _read_in_full(self, scope: str, needed: Sequence[Item]) -> Iterator[Item]:
+        """Yield the needed objects in full, using the cheaper way to read them: a list of all
+        objects in the scope, or one request for each needed object.
 
         Objects that have been deleted in the meantime are skipped.
         """
         # A server that cannot list only metadata returns whole objects (`Accept` falls back).
-        yield from (item for item in chosen if "spec" in item)
-        to_read = [item for item in chosen if "spec" not in item]
+        yield from (item for item in needed if "spec" in item)
+        to_read = [item for item in needed if "spec" not in item]
 
         list_is_cheaper = len(to_read) > max(_HANDFUL, self.listed * _SHARE)
         if list_is_cheaper:
@@ -206,9 +219,10 @@ class ClusterManifests:
                     yield item
             return
 
-        for start in range(0, len(to_read), _HANDFUL):  # in batches, because objects are large
-            batch = to_read[start : start + _HANDFUL]
-            for whole_item in in_threads(self._get, batch, AT_ONCE):
+        # A handful at a time, because objects are large.
+        for start in range(0, len(to_read), _HANDFUL):
+            items_at_once = to_read[start : start + _HANDFUL]
+            for whole_item in in_threads(self._get, items_at_once, AT_ONCE):
                 if whole_item:
                     yield whole_item
 
@@ -250,19 +264,20 @@ class ArgoCDManifests:
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
     def all(self) -> Iterable[Found]:
-        """Return the relevant Applications in full.
+        """Return the Applications that may concern this run, in full.
 
-        An unreadable Application is reported as a problem, but a server that is down raises an
-        error.
+        If Argo CD lists no Applications at all, returns a warning instead. An Application that
+        cannot be read is reported as a warning, but a server that is down raises an error.
         """
         keys: dict[tuple[str, str], None] = {}
         for namespace in self._namespaces:
-            keys |= dict.fromkeys(self._keys(namespace))
+            keys |= dict.fromkeys(self._keys_to_read(namespace))
         if self._listed:
-            return in_threads(self._found, list(keys), AT_ONCE)
+            return in_threads(self._read_application, list(keys), AT_ONCE)
 
         # without permissions, Argo CD returns 200 and an empty list (`items` is null)
-        is_narrowed = self._projects or self._narrow.selector or self._namespaces != ("",)
+        all_namespaces = self._namespaces == ("",)
+        is_narrowed = bool(self._projects or self._narrow.selector) or not all_namespaces
         options = " that match --project, --selector, and --namespace" if is_narrowed else ""
         why = (
             f"Argo CD lists no Applications{options}: there are none, or the token is not"
@@ -271,8 +286,8 @@ class ArgoCDManifests:
         hint = "add to argocd-rbac-cm: p, <subject>, applications, get, */*, allow"
         return [source_warning("argocd", why, hint)]
 
-    def _keys(self, namespace: str) -> list[tuple[str, str]]:
-        """Return the namespaces and names of the Applications to read in full. Add the others to
+    def _keys_to_read(self, namespace: str) -> list[tuple[str, str]]:
+        """Return the (namespace, name) of each Application to read in full. Add the others to
         `passed_over`, if they are annotated.
         """
         items = self._api.list_applications(
@@ -281,25 +296,25 @@ class ArgoCDManifests:
             namespace=namespace,
         )
         self._listed += len(items)
-        keys = set[tuple[str, str]]()
+        keys_to_read = set[tuple[str, str]]()
         for item in items:
             key = _namespace_and_name(item)
             _, name = key
             if name and self._wanted(item) and _passes_narrowing(item, self._narrow):
-                keys.add(key)
+                keys_to_read.add(key)
 
-        in_order = []
+        keys_in_order = []
         for item in items:
             key = _namespace_and_name(item)
-            if key in keys:
-                in_order.append(key)
+            if key in keys_to_read:
+                keys_in_order.append(key)
                 continue
             app = annotated(item, self._prefix, "argocd")
             if app:
                 self.passed_over.append(app)
-        return in_order
+        return keys_in_order
 
-    def _found(self, key: tuple[str, str]) -> Found:
+    def _read_application(self, key: tuple[str, str]) -> Found:
         """Return an Application in full, or a warning if it cannot be read."""
         try:
             return Found(self._api.get_application(*key), "argocd")
@@ -310,8 +325,8 @@ class ArgoCDManifests:
             return source_warning("argocd", str(error), error.hint)
 
 
-def _typed(item: Item, version: str, kind: str) -> Item:
-    """Add the kind and version, which Kubernetes omits from list items."""
+def _with_kind(item: Item, version: str, kind: str) -> Item:
+    """Return the object with `apiVersion` and `kind`, which Kubernetes omits from list items."""
     return {
         **item,
         "apiVersion": item.get("apiVersion") or version,
@@ -320,9 +335,10 @@ def _typed(item: Item, version: str, kind: str) -> Item:
 
 
 def _patterns_of(updater: Item) -> Iterator[_Reference]:
-    """Yield an ImageUpdater's patterns.
+    """Yield the namespace of an ImageUpdater with each of its `namePattern`s, which are globs for
+    the names of Applications in that namespace.
 
-    Yields nothing for a malformed resource, which `configure` reports.
+    An invalid pattern, which `configure` reports, is skipped.
     """
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
@@ -340,9 +356,10 @@ def _namespace_and_name(item: Item) -> tuple[str, str]:
 
 
 def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
-    """Return whether an Application's metadata matches the options that narrow the run.
+    """Return whether an Application's metadata matches the options that narrow the run, such as
+    `--selector`.
 
-    The project is not part of the metadata.
+    `--project` is not checked, because the project is not part of the metadata.
     """
     without_projects = replace(narrow, projects=())
     if without_projects == Narrow():
@@ -351,5 +368,5 @@ def _passes_narrowing(item: Item, narrow: Narrow) -> bool:
     all_labels = mapping(metadata.get("labels"))
     labels = {key: value for key, value in all_labels.items() if isinstance(value, str)}
     namespace, name = _namespace_and_name(item)
-    app = Application(namespace, name, {}, (), labels=labels)
+    app = Application(namespace=namespace, name=name, labels=labels)
     return considered(app, without_projects)

@@ -51,9 +51,10 @@ class KeptRepository:
         return self._default
 
     def snapshot(self, branch: str, places: Collection[Place]) -> Snapshot:
-        """Return the files at these places, at the branch's tip.
+        """Return the files at these places (paths to read), at the branch's tip.
 
-        The first call determines the commit for all later calls.
+        The first call determines the commit for all later calls with this branch. "" and "HEAD"
+        mean the default branch.
         """
         name = self.default_branch() if branch in ("", "HEAD") else branch
         if name not in self._snapshots:
@@ -70,32 +71,35 @@ class Repositories:
     """All repositories that Applications are read from, by URL."""
 
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
+        """`repository` opens the repository at a URL."""
         self._open = repository
-        self._opened: list[SnapshotReader] = []
-        self._repositories: dict[str, KeptRepository] = {}
-        self._named = 0
+        self._readers: list[SnapshotReader] = []  # to close
+        self._repositories: dict[str, KeptRepository] = {}  # by `repository_key`
+        self._named_count = 0  # the open repositories whose URLs come from manifests
+        # what was read, by repository and revision: the texts by path, and the paths of all files
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
         self._paths: dict[tuple[str, str], list[str]] = {}
 
     def of(self, repo: str, *, named: bool = True) -> KeptRepository:
-        """Return the repository. Raises TooManyRepositoriesError.
+        """Return the repository at a URL, and open it if this has not been done yet.
 
-        `named` means that the URL comes from a manifest, whose author may not be trusted. Such
-        repositories count toward the limit.
+        `named` means that the URL comes from a manifest, whose author may not be trusted. At most
+        `MOST_REPOSITORIES` of these are opened; raises `TooManyRepositoriesError` for more.
         """
         key = repository_key(repo)
         if key in self._repositories:
             return self._repositories[key]
 
-        if named and self._named >= MOST_REPOSITORIES:
+        if named and self._named_count >= MOST_REPOSITORIES:
             message = f"the manifests refer to more than {MOST_REPOSITORIES} repositories"
             raise TooManyRepositoriesError(
                 message,
                 hint="pass fewer manifests with --applications",
             )
-        self._named += named
+        if named:
+            self._named_count += 1
         reader = self._open(repo)
-        self._opened.append(reader)
+        self._readers.append(reader)
         self._repositories[key] = KeptRepository(reader)
         return self._repositories[key]
 
@@ -112,15 +116,16 @@ class Repositories:
         return self._paths[branch]
 
     def texts(self, repo: str, revision: str, paths: Sequence[str]) -> Mapping[str, str]:
-        """Return the contents of these files.
+        """Return the contents of these files at the tip of the branch, by path.
 
-        Raises Malformed for a file that is not text, and Git's errors.
+        Files that do not exist are left out. Raises `Malformed` for a file that is not text, and
+        Git's errors.
         """
         texts_read = self._texts.setdefault((repo, revision), {})
-        missing = [path for path in paths if path not in texts_read]
-        if missing:
+        unread_paths = [path for path in paths if path not in texts_read]
+        if unread_paths:
             repository = self.of(repo)
-            snapshot = repository.snapshot(revision, [Place(path) for path in missing])
+            snapshot = repository.snapshot(revision, [Place(path) for path in unread_paths])
             for path, file in snapshot.files.items():
                 if file.problem:
                     raise Malformed(f"cannot read {path!r}: {file.problem}", "save it as UTF-8")
@@ -129,7 +134,7 @@ class Repositories:
 
     def close(self) -> None:
         """Remove the fetched objects."""
-        for reader in self._opened:
+        for reader in self._readers:
             reader.close()
 
 
@@ -151,7 +156,7 @@ class SnapshotReader(Protocol):
 
 def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Iterator[Found]:
     """Yield all manifests in a repository's `PATH?ref=REF`: a file or a folder,
-    including subfolders.
+    including subfolders. A folder that Helm or Kustomize can render is rendered.
 
     Raises the store's errors, and `SourceError` for a missing path. Raises `UsageError` for a query
     key other than `ref`: a misspelled `ref` would silently read the Applications from the wrong
@@ -167,6 +172,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         # omits it.
         places = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, places)
+    # without folders, links, and empty files
     files = {name: file for name, file in snapshot.files.items() if file.text or file.problem}
     if not files:
         raise SourceError(
@@ -183,16 +189,23 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         return files[name].text.encode()
 
     where = f"{snapshot.repo}//{path}".rstrip("/")
-    manifests = Folder(path, files, sorted(files), content, rendering, snapshot)
+    manifests = Folder(
+        root=path,
+        paths=files,
+        manifests=sorted(files),
+        read=content,
+        rendering=rendering,
+        snapshot=snapshot,
+    )
     names_in_folder = [
         posixpath.basename(name) for name in files if posixpath.dirname(name) == path
     ]
     kind = kind_of(names_in_folder)
     found = manifests.found()
     if kind and not rendering.way_out(kind):  # it can be rendered
-        rendered = rendering.rendered(kind, where, path, files_below)
+        rendered_manifests = rendering.rendered(kind, where, path, files_below)
         place = (snapshot.repo, snapshot.branch, path)
-        found = (replace(item, place=place) for item in rendered)
+        found = (replace(item, place=place) for item in rendered_manifests)
     yield from or_broken(found, manifests.contents(), f"{where} ({counted(len(files), 'file')})")
 
 

@@ -43,8 +43,8 @@ _KEYS = frozenset((
     "namePrefix", "nameSuffix", "namespace", "openapi", "patches", "patchesJson6902", "patchesStrategicMerge",
     "replacements", "replicas", "secretGenerator", "sortOptions", "vars",
 ))  # fmt: skip
-# keys that do not change anything
-_FIRST = {
+# keys that do not change the manifests, in lowercase
+_HARMLESS = {
     "apiversion",
     "kind",
     "metadata",
@@ -77,7 +77,8 @@ def kustomization_in(files: Collection[str], folder: str) -> str:
 
 
 def path_at(folder: str, entry: str) -> str:
-    """Return the path that an entry in a folder's kustomization refers to, relative to the top.
+    """Return the path that an entry in a folder's kustomization refers to, relative to the top
+    (usually the repository's root): `base` for `../base` in `web`.
 
     "" is the top itself.
     """
@@ -90,35 +91,36 @@ def needed(
     read: Callable[[str], Mapping[str, str]],
     links: Collection[str] = frozenset(),
 ) -> dict[str, str]:
-    """Return all files that a kustomization needs, by path relative to the top.
+    """Return the texts of all files that a folder's kustomization needs, by path relative to the
+    top (usually the repository's root).
 
     `read` returns the files in or below a folder, except symbolic links. `links` are the links
-    found so far; `read` may add more. Raises a Malformed that identifies the kustomization for
-    anything that would be fetched or is outside the repository.
+    found so far; `read` may add more. Raises a `Malformed` that identifies the kustomization for
+    anything that would be fetched, is outside the repository, or does not exist.
     """
     files = dict(read(folder))
-    folders_read = [folder]
-    waiting = [folder]
-    done = set[str]()
+    folders_read = [folder]  # their files, and those below them, are in `files`
+    waiting = [folder]  # folders whose kustomizations must be checked
+    checked = set[str]()
     while waiting:
-        current = waiting.pop(0)
-        if current in done:
+        current_folder = waiting.pop(0)
+        if current_folder in checked:
             continue
-        done.add(current)
-        if len(done) > MOST_FOLDERS:
+        checked.add(current_folder)
+        if len(checked) > MOST_FOLDERS:
             raise Malformed(
                 f"the kustomization needs more than {MOST_FOLDERS} folders",
                 "use a smaller kustomization",
             )
-        path = kustomization_in(files, current)
+        path = kustomization_in(files, current_folder)
         if not path:
             raise Malformed(
-                f"{current or 'the root'} has no kustomization.yaml",
+                f"{current_folder or 'the root'} has no kustomization.yaml",
                 "check the reference to this folder",
             )
 
         for entry in places(files[path], path):
-            target = _inside(current, entry, path)
+            target = _inside(current_folder, entry, path)
             if target in files:
                 continue
             is_read = any(_is_below(target, folder_read) for folder_read in folders_read)
@@ -133,9 +135,10 @@ def needed(
 
 
 def _inside(folder: str, entry: str, path: str) -> str:
-    """Return the path that an entry refers to. `path` is the kustomization, in `folder`.
+    """Return the path that an entry refers to, relative to the top.
 
-    Raises Malformed if it is outside the repository.
+    `path` is the kustomization, in `folder`. Raises `Malformed` if the entry refers to a path
+    outside the repository.
     """
     target = path_at(folder, entry)
     is_outside = target == ".." or target.startswith("../") or entry.startswith("/")
@@ -148,7 +151,7 @@ def _inside(folder: str, entry: str, path: str) -> str:
 
 
 def _is_below(path: str, folder: str) -> bool:
-    """Return whether a path is a folder or below it. "" is the top."""
+    """Return whether a path is `folder` itself or is below it. "" is the top."""
     return not folder or path == folder or path.startswith(f"{folder}/")
 
 
@@ -164,10 +167,10 @@ def _absent(entry: str, target: str, path: str, links: Collection[str]) -> Malfo
 
 
 def places(text: str, path: str) -> Iterator[str]:
-    """Yield the files and folders that a kustomization refers to.
+    """Yield the files and folders that a kustomization (`text`) refers to, as written.
 
-    Raises Malformed for anything that would be fetched or run a program, and for anything that
-    Kustomize may read differently from this check.
+    Raises `Malformed` if Kustomize would fetch something or run a program, and for anything that
+    Kustomize may read differently from this check. `path` is the kustomization's, for messages.
     """
     kustomization = _parsed_kustomization(text, path, exact=True)
     for key, (why, hint) in _REFUSED.items():
@@ -191,11 +194,11 @@ def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
 
 
 def changes(text: str, namespace: str = "") -> bool:
-    """Return whether a kustomization changes the manifests in its files,
-    or includes manifests from elsewhere.
+    """Return whether a kustomization changes the manifests that it lists, or includes manifests
+    from outside its folder.
 
     `namespace` is the default for manifests without one, so a kustomization that sets the same
-    namespace does not change anything.
+    namespace does not change anything. An unreadable kustomization counts as one that does.
     """
     try:
         kustomization = parsed_kustomization(text, "")
@@ -205,16 +208,19 @@ def changes(text: str, namespace: str = "") -> bool:
 
 
 def changes_manifests(kustomization: Mapping[str, Any], namespace: str = "") -> bool:
-    """Return whether a parsed kustomization does more than list manifests and set this namespace."""
+    """Return whether a parsed kustomization does more than list manifests and set `namespace`."""
     for key, value in kustomization.items():
-        is_harmless = key in _FIRST or (key, value) == ("namespace", namespace)
+        sets_same_namespace = key == "namespace" and value == namespace
+        is_harmless = key in _HARMLESS or sets_same_namespace
         if value and not is_harmless:
             return True
     return False
 
 
 def reaches_out(text: str) -> bool:
-    """Return whether a kustomization includes manifests from outside its folder."""
+    """Return whether a kustomization includes manifests from outside its folder, such as `../base`
+    or a URL. An unreadable one does not.
+    """
     try:
         kustomization = parsed_kustomization(text, "")
     except Malformed:
@@ -227,25 +233,26 @@ def reaches_out(text: str) -> bool:
 
 
 def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
-    """Return the paths of the manifests that a folder's kustomization lists, also by listing other
-    kustomizations, or None if one of them changes manifests, so that Kustomize must run.
+    """Return the paths of the manifests that a folder's kustomization lists, directly or through
+    other kustomizations.
 
-    `files` are the result of `needed`.
+    Returns None if one of these changes manifests, so that Kustomize must run. `files` are the
+    texts of all files that they need, as `needed` returns them.
     """
     manifests = list[str]()
     waiting = [folder]
-    done = set[str]()
+    folders_read = set[str]()
     while waiting:
-        current = waiting.pop(0)
-        if current in done:
+        current_folder = waiting.pop(0)
+        if current_folder in folders_read:
             continue
-        done.add(current)
-        path = kustomization_in(files, current)
+        folders_read.add(current_folder)
+        path = kustomization_in(files, current_folder)
         kustomization = parsed_kustomization(files[path], path)
         if changes_manifests(kustomization):
             return None
         for entry in places(files[path], path):
-            target = path_at(current, entry)
+            target = path_at(current_folder, entry)
             if target in files:
                 manifests.append(target)
             else:
@@ -279,20 +286,20 @@ def _parsed_kustomization(text: str, path: str, *, exact: bool = False) -> dict[
 
 
 def _texts_in(value: Any) -> Iterator[str]:
-    """Yield the strings that Kustomize may open.
+    """Yield all strings in a parsed kustomization that Kustomize may open as a file or a URL.
 
-    Raises Malformed for a merge key, because the merged content is not checked here.
+    Raises `Malformed` for a merge key, because the merged content is not checked here.
     """
     waiting = [value]
-    seen = set[int]()  # aliases share a value, and a value may contain itself
+    seen_ids = set[int]()  # aliases share a value, and a value may contain itself
     while waiting:
         item = waiting.pop()
         if isinstance(item, str):
             yield item
             continue
-        if id(item) in seen:
+        if id(item) in seen_ids:
             continue
-        seen.add(id(item))
+        seen_ids.add(id(item))
         if isinstance(item, list):
             waiting += item
         elif isinstance(item, dict):

@@ -60,12 +60,10 @@ class Folder:
         rendering: Rendering,
         snapshot: Snapshot | None = None,
     ) -> None:
-        """`paths` are all files, and `manifests` are the files to read.
+        """`paths` are all files in or below the folder `root`, and `manifests` are those to read.
 
-        `snapshot` is their location in Git.
-
-        `read` returns a file's content, and raises Malformed with the reason if the file cannot be
-        read.
+        `read` returns a file's content. It raises `Malformed`, with the reason, if the file cannot
+        be read. `snapshot` is the files' location in Git.
         """
         self._root = root
         self._manifests = manifests
@@ -76,13 +74,14 @@ class Folder:
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
-        self._kustomizations: dict[str, str] = {}  # by folder
+        self._kustomizations: dict[str, str] = {}  # the paths of kustomizations, by folder
         for name in reversed(NAMES):  # if a folder has several, the first name wins
             for path in paths:
                 if posixpath.basename(path) == name:
                     self._kustomizations[_folder_of(path)] = path
         self._kustomization = cache(self._parsed)
-        self._patches = cache(self._named_patches)
+        self._patches = cache(self._patch_paths)
+        # Filled by `found`, for the warnings at its end:
         self._charts_with_applications: dict[str, None] = {}
         self._files_with_applications: set[str] = set()
 
@@ -97,7 +96,7 @@ class Folder:
             except Malformed as error:
                 yield source_warning(where, f"cannot read {where}: {error.message}", error.hint)
                 continue
-            if self._is_template(path, content):
+            if self._is_template(path, content):  # this also remembers a chart with Applications
                 continue
             for found in found_in(content, where):
                 if found.concerns_us and self._is_patch(path):  # only a part of an Application
@@ -109,12 +108,12 @@ class Folder:
                     yield replace(found, place=place, text=content.decode())
                 else:
                     yield found
-        yield from self._rendering.unrendered(self._root, self._unrendered(), self._prefix)
+        yield from self._rendering.unrendered(self._root, self._unrendered_folders(), self._prefix)
 
     def contents(self) -> Iterator[tuple[str, bytes]]:
-        """Yield the manifests with their origins.
+        """Yield the origin and the content of each file with manifests.
 
-        An unreadable manifest, which has already been reported, is empty.
+        The content of an unreadable file is empty. Templates are left out.
         """
         for path in self._manifests:
             content = b""
@@ -124,14 +123,14 @@ class Folder:
                 yield f"{self._prefix}{path}", content
 
     def _is_template(self, path: str, content: bytes) -> bool:
-        """Return whether a file is a manifest only after Helm has rendered it: a file with `{{`
-        below a chart's `templates` folder.
+        """Return whether a file is a Helm template: a file with `{{` below a chart's `templates`
+        folder.
 
-        If the file generates Applications, its chart is remembered. For nested charts, that is the
-        outermost chart.
+        If the template generates Applications, its chart is added to `_charts_with_applications`.
+        For nested charts, that is the outermost chart.
         """
         *folders, _file_name = path.split("/")
-        charts = []
+        charts = []  # that contain the file, the outermost first
         for depth, name in enumerate(folders):
             parent = "/".join(folders[:depth])
             if name == "templates" and parent in self._charts:
@@ -153,7 +152,7 @@ class Folder:
                 return True
         return False
 
-    def _named_patches(self, folder: str) -> frozenset[str]:
+    def _patch_paths(self, folder: str) -> frozenset[str]:
         """Return the paths of the patches that a folder's kustomization names."""
         kustomization = self._kustomization(folder)
         paths = set[str]()
@@ -166,11 +165,14 @@ class Folder:
                     paths.add(posixpath.normpath(posixpath.join(folder, name)))
         return frozenset(paths)
 
-    def _unrendered(self) -> Iterator[tuple[Kind, str]]:
-        """Yield the charts that generate Applications, and the kustomizations that change them."""
+    def _unrendered_folders(self) -> Iterator[tuple[Kind, str]]:
+        """Yield the folders that need Helm or Kustomize, each with the tool: charts that generate
+        Applications, and kustomizations that change Applications or include other manifests.
+        """
         for chart in self._charts_with_applications:
             yield "helm", chart
-        root_text = self._text(_folder_of(posixpath.join(self._root, NAMES[0])))
+        root_folder = _folder_of(posixpath.join(self._root, NAMES[0]))  # as a key of the mappings
+        root_text = self._text(root_folder)
         if not root_text:
             needs_kustomize = False
         elif self._files_with_applications:
@@ -179,12 +181,14 @@ class Folder:
             needs_kustomize = reaches_out(root_text)
         if needs_kustomize:
             yield "kustomize", self._root
-        for folder in self._changing():
+        for folder in self._changing_folders():
             yield "kustomize", folder
 
-    def _changing(self) -> list[str]:
-        """Return the folders whose kustomization changes Applications, except folders that another
-        one of them uses.
+    def _changing_folders(self) -> list[str]:
+        """Return the outermost folders whose kustomizations change Applications.
+
+        A kustomization may also do so by using a folder that changes them. A folder that another
+        kustomization with Applications uses is not an outermost one.
         """
         if not self._files_with_applications:
             return []
@@ -195,19 +199,22 @@ class Folder:
                 target = path_at(folder, entry)
                 users.setdefault(target, set()).add(folder)
 
-        using_applications = _above(self._files_with_applications, users)
+        # folders whose kustomizations use files with Applications, directly or indirectly
+        using_applications = _users_above(self._files_with_applications, users)
+        # those that change the Applications themselves
         changing = {
             folder
             for folder in using_applications
             if changes_manifests(self._kustomization(folder), self._rendering.namespace)
         }
-        using_changed = _above(changing, users) & using_applications
-        outermost = []
+        # those that use a folder that changes them
+        using_changed = _users_above(changing, users) & using_applications
+        outermost_folders = []
         for folder in changing | using_changed:
             other_users = users.get(folder, set()) - {folder}
             if other_users.isdisjoint(using_applications):
-                outermost.append(folder)
-        return sorted(outermost)
+                outermost_folders.append(folder)
+        return sorted(outermost_folders)
 
     def _parsed(self, folder: str) -> Mapping[str, Any]:
         """Return the folder's kustomization, or {} for a broken one."""
@@ -228,28 +235,31 @@ class Folder:
 
 
 def _folder_of(path: str) -> str:
-    """Return a file's folder in the form of the keys here: "" for the working folder."""
+    """Return a file's folder as a normal path: `apps` for `./apps/web.yaml`, and "" for the working
+    folder.
+    """
     return posixpath.normpath(path).rpartition("/")[0]
 
 
-def _above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
+def _users_above(start: Iterable[str], users: Mapping[str, set[str]]) -> set[str]:
     """Return all folders whose kustomization uses one of these files or folders, directly or
     indirectly.
 
-    `users` are the direct users of each file or folder.
+    `users` has, for each file or folder, the folders whose kustomizations refer to it.
     """
-    above = set[str]()
+    all_users = set[str]()
     waiting = list(start)
     while waiting:
         for user in users.get(waiting.pop(), ()):
-            if user not in above:
-                above.add(user)
+            if user not in all_users:
+                all_users.add(user)
                 waiting.append(user)
-    return above
+    return all_users
 
 
 def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield every manifest in a file, a folder, or stdin (`-`).
+    """Return an iterator over every manifest in a file, a folder, or stdin (`-`), and the problems
+    with reading them.
 
     Raises `UsageError` if the path itself is unusable.
     """
@@ -289,7 +299,10 @@ def local_manifests(path: str, rendering: Rendering) -> Iterator[Found]:
 
 
 def _unreadable_folder(error: OSError, root: str) -> Found:
-    """Return the warning about a folder below the root. Raises `UsageError` for the root itself."""
+    """Return the warning about an unreadable folder below the root.
+
+    Raises `UsageError` if the unreadable folder is the root itself.
+    """
     where = str(error.filename)
     hint = "check its permissions"
     if where == root:
@@ -298,13 +311,14 @@ def _unreadable_folder(error: OSError, root: str) -> Found:
 
 
 def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
-    """Yield the manifests in or below a folder, or the rendered ones if it can be rendered.
+    """Yield the manifests in or below a folder, or, if Helm or Kustomize can render the folder, the
+    rendered ones.
 
     Raises `UsageError` if the folder is unreadable.
     """
     paths: list[str] = []
-    unreadable: list[OSError] = []
-    for folder, subfolders, names in os.walk(root, onerror=unreadable.append):
+    errors: list[OSError] = []  # about unreadable folders
+    for folder, subfolders, names in os.walk(root, onerror=errors.append):
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
         kind = kind_of(names) if folder == root else None
@@ -315,17 +329,24 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
             return
         paths += [os.path.join(_path_shown(folder), name) for name in sorted(names)]
 
-    problems = [_unreadable_folder(error, root) for error in unreadable]
+    problems = [_unreadable_folder(error, root) for error in errors]
     manifest_paths = [path for path in paths if path.endswith(SUFFIXES)]
-    manifests = Folder(_path_shown(root), paths, manifest_paths, _content, rendering)
+    manifests = Folder(
+        root=_path_shown(root),
+        paths=paths,
+        manifests=manifest_paths,
+        read=_content,
+        rendering=rendering,
+    )
     found = chain(manifests.found(), problems)
     place = f"{root} ({counted(len(manifest_paths), 'file')})"
     yield from or_broken(found, manifests.contents(), place)
 
 
 def _path_shown(folder: str) -> str:
-    """Return a folder's path as CI systems write it: they show a `lint .` finding at its line only
-    if its path does not start with `./`.
+    """Return a folder's path without a leading `./` or a trailing `/`; "" for the working folder.
+
+    CI systems show a `lint .` finding at its line only if its path does not start with `./`.
     """
     if folder == ".":
         return ""

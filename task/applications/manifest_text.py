@@ -75,7 +75,8 @@ def found_in(content: bytes, origin: str) -> Iterator[Found]:
         if document.problem:
             message = f"{where}: not YAML: {document.problem}"
             hint = "fix the file; its other documents are used"
-            yield Found({}, where, Trouble("source", message, hint, "warning", _BROKEN))
+            trouble = Trouble("source", message, hint, severity="warning", exit=_BROKEN)
+            yield Found({}, where, trouble)
         elif isinstance(document.data, (dict, list)):
             items = list(_items(document.data, where))
             has_application_set = any(found.item.get("kind") == "ApplicationSet" for found in items)
@@ -89,13 +90,12 @@ def or_broken(
     files: Iterable[tuple[str, bytes]],
     place: str = "",
 ) -> Iterator[Found]:
-    """Yield the manifests that were found.
+    """Yield the manifests that were found. If none of them has a kind that concerns us, also yield
+    the reason.
 
-    If none of them are relevant, also yield the first few files that are not YAML, or else a
-    warning that nothing was found in `place`.
-
-    One of the files that are not YAML may be the reason. `files` are all files with their origins,
-    which are read only in this case.
+    That is a problem for each of the first few files that are not YAML, or else, without any other
+    problem, a warning that no Application was found in `place`. `files` are all files with their
+    origins. They are read only to find the reason.
     """
     has_relevant = False
     has_trouble = False
@@ -115,15 +115,15 @@ def or_broken(
 
 
 def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
-    """Return the problems of the first few files that are not YAML.
+    """Return a problem for each of the first few files that are not YAML.
 
     Most of them are not manifests but templates for other programs, so a message about them is only
     advice. If all files are broken, these are the manifests the user meant, and the message is more
     than advice.
     """
     problems: list[Found] = []
-    size = 0
-    count = 0
+    size = 0  # of the files read so far, in bytes
+    count = 0  # of the files read so far
     for origin, content in files:
         size += len(content)
         count += 1
@@ -134,38 +134,38 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
             where = f"{origin}:{document.line}"
             message = f"{where}: not YAML: {document.problem}"
             hint = "no Application was found: fix the file if it has any"
-            trouble = Trouble("source", message, hint, "warning", _BROKEN)
+            trouble = Trouble("source", message, hint, severity="warning", exit=_BROKEN)
             problems.append(Found({}, where, trouble))
     has_other_files = len(problems) < count
     return [replace(problem, advice=has_other_files) for problem in problems]
 
 
 def _with_types(items: list[Found], document: ManifestDocument, where: str) -> list[Found]:
-    """Return a document's manifests, with the numbers and booleans in ApplicationSets typed as
-    kubectl reads them.
+    """Return a document's manifests (`items`), with the ApplicationSets among them read again, this
+    time with typed scalars, as kubectl reads them.
 
-    In an Application, every scalar is a string. In an ApplicationSet, the way a template renders
-    1.10 depends on its type.
+    In `items`, every scalar is a string. In an ApplicationSet, the way a template renders 1.10
+    depends on its type. Returns a warning instead if the document cannot be read like this.
     """
     # Imported late, because few runs read an ApplicationSet, and the template code is slow to
     # import.
     from task.applicationsets import load_all  # noqa: PLC0415
 
     try:
-        typed = list(_items(load_all(document.text)[document.number], where))
+        typed_items = list(_items(load_all(document.text)[document.number], where))
     except Malformed as error:
         hint = error.hint or "fix the file; its other documents are used"
         return [source_warning(where, f"{where}: {error.message}", hint)]
     return [
-        with_types if with_types.item.get("kind") == "ApplicationSet" else untyped
-        for untyped, with_types in zip(items, typed, strict=True)
+        typed if typed.item.get("kind") == "ApplicationSet" else untyped
+        for untyped, typed in zip(items, typed_items, strict=True)
     ]
 
 
 def _items(data: dict[str, Any] | list[Any], where: str) -> Iterator[Found]:
-    """Yield the manifest, or the items of a `List` or JSON array.
+    """Yield the manifest, or the items if it is a `List`, an `ApplicationList`, or a JSON array.
 
-    The items of an `ApplicationList` may have no kind.
+    Items of an `ApplicationList` without a kind get the kind `Application`.
     """
     items: Any = data
     defaults = {}

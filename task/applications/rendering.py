@@ -89,14 +89,14 @@ class _Sources:
     def __init__(self, kind: Kind, read: ReadFiles) -> None:
         self._kind = kind
         self._read = read
-        self.left_out: list[str] = []
+        self.left_out: list[str] = []  # the files that cannot be rendered
         self.links = set[str]()
 
     def texts(self, folder: str) -> dict[str, str]:
         """Return the contents of the files in or below a folder, except those that cannot be
-        rendered.
+        rendered, which are added to `left_out`, and links, which are added to `links`.
 
-        Raises Malformed for a link in a chart.
+        Raises `Malformed` for a link in a chart.
         """
         files = self._read(folder)
         self.left_out.extend(path for path, file in files.items() if file.problem)
@@ -130,17 +130,19 @@ class Rendering:
         `namespace` is the release's namespace, which is Argo CD's own. `sources` are all values of
         `--applications`. `seconds` is the budget for all rendering.
         """
-        self._seconds = self._left = seconds
+        self._seconds = seconds
+        self._seconds_left = seconds
         self._environ = environ
         self.namespace = namespace
         self._sources = {
             source.partition("?")[0].removeprefix("./").rstrip("/") for source in sources
         }
-        self._programs = {kind: _installed(_PROGRAMS[kind], environ) for kind in allowed}
+        # path of the program, or "" if none is installed, by kind
+        self._programs = {kind: _installed_program(_PROGRAMS[kind], environ) for kind in allowed}
 
     def way_out(self, kind: Kind) -> str:
-        """Return a hint about how to have charts or kustomizations rendered, or "" if they already
-        are.
+        """Return a hint about how to have charts or kustomizations rendered, or "" if this step can
+        render them.
         """
         if kind not in self._programs:
             return f"render it with --render {kind}, {_OTHERWISE}"
@@ -182,17 +184,18 @@ class Rendering:
         read: ReadFiles,
         release: Release = Release(),
     ) -> Iterator[Found]:
-        """Yield a folder's Applications, all with the origin `where`.
+        """Run Helm or Kustomize for a folder, and yield the Argo CD manifests in its output, all
+        with the origin `where`.
 
-        `folder` is its path from the top. `read` returns the files at such a path. Raises
-        RenderingError with the program's message.
+        `folder` is the folder's path from the top (usually the repository's root). `read` returns
+        the files at such a path. Raises `RenderingError` with the program's message.
         """
         sources = _Sources(kind, read)
         try:
             files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
-                arguments = _helm(release, folder or where, self.namespace)
+                arguments = _helm_arguments(release, folder or where, self.namespace)
             elif os.path.basename(program) == "kubectl":
                 arguments = ["kustomize"]
             else:
@@ -205,7 +208,7 @@ class Rendering:
             message = f"cannot render this {_WHAT[kind]}: {error.message}"
             raise RenderingError(message, hint=hint, subject=where) from None
 
-        places = _capabilities(files) if kind == "helm" else []
+        places = _capability_checks(files) if kind == "helm" else []
         if places:
             message = (
                 f"{where}: the chart uses .Capabilities, which only the cluster knows, in"
@@ -218,18 +221,18 @@ class Rendering:
                 yield replace(found, origin=where)
 
     def _run(self, argv: list[str], files: Mapping[str, str]) -> str:
-        """Run a program within the remaining budget, and return its output.
+        """Run a program within what is left of the time budget, and return its output.
 
-        Raises Malformed.
+        Raises `Malformed` if no time is left, or the program fails.
         """
-        if self._left <= 0:
+        if self._seconds_left <= 0:
             message = f"rendering in this run has already taken {self._seconds:.0f} seconds"
             raise Malformed(message, f"render less in one run, {_OTHERWISE}")
-        began = time.monotonic()
+        start_time = time.monotonic()
         try:
-            return run(argv, files, self._environ, seconds=min(SECONDS, self._left))
+            return run(argv, files, self._environ, seconds=min(SECONDS, self._seconds_left))
         finally:
-            self._left -= time.monotonic() - began
+            self._seconds_left -= time.monotonic() - start_time
 
 
 def _files_to_render(
@@ -238,7 +241,9 @@ def _files_to_render(
     sources: _Sources,
     release: Release,
 ) -> dict[str, str]:
-    """Return the files that the program needs, by path from the top. Raises Malformed."""
+    """Return the texts of the files that the program needs, by path from the top. Raises
+    `Malformed`.
+    """
     if kind == "helm":
         files = sources.texts(folder)
     else:
@@ -262,8 +267,10 @@ _CAPABILITIES = re.compile(
 )
 
 
-def _capabilities(files: Mapping[str, str]) -> list[str]:
-    """Return the places in templates that check for capabilities other than `_API_VERSIONS`."""
+def _capability_checks(files: Mapping[str, str]) -> list[str]:
+    """Return the first place in each Helm template that checks for capabilities of the cluster
+    other than `_API_VERSIONS`, such as `templates/app.yaml:3`.
+    """
     places = []
     for path, text in sorted(files.items()):
         is_template = "/templates/" in f"/{path}"
@@ -274,10 +281,11 @@ def _capabilities(files: Mapping[str, str]) -> list[str]:
     return places
 
 
-def _helm(release: Release, folder: str, namespace: str) -> list[str]:
-    """Return Helm's arguments except the chart. Values are in Argo CD's order: the later ones win.
+def _helm_arguments(release: Release, folder: str, namespace: str) -> list[str]:
+    """Return the arguments for Helm except the chart: `template`, options, and the release's name.
 
-    If the release has no name, it is named after the folder. `namespace` is its default namespace.
+    Values are in Argo CD's order: the later ones win. If the release has no name, it is named after
+    the folder. `namespace` is its default namespace.
     """
     value_files = list(release.value_files)
     if release.values:
@@ -289,18 +297,21 @@ def _helm(release: Release, folder: str, namespace: str) -> list[str]:
         options += [option, f"{parameter}={value}"]
     for api_version in _API_VERSIONS:
         options += ["--api-versions", api_version]
-    return ["template", *options, "--", release.name or _release(folder)]
+    return ["template", *options, "--", release.name or _release_name(folder)]
 
 
-def _release(folder: str) -> str:
+def _release_name(folder: str) -> str:
     """Return a release name that Helm accepts, derived from the folder's name."""
     folder_name = posixpath.basename(folder.rstrip("/")).removesuffix(".git").lower()
     name = re.sub(r"[^a-z0-9]+", "-", folder_name).strip("-")
     return name[:_LONGEST_RELEASE].strip("-") or "applications"
 
 
-def _installed(names: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Return the path of the first of these programs that is installed, or ""."""
+def _installed_program(names: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Return the path of the first of these programs that is in the PATH, or "".
+
+    Relative folders in the PATH are ignored.
+    """
     folders = environ.get("PATH", "").split(os.pathsep)
     search_path = os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
     for name in names:
@@ -318,10 +329,10 @@ def run(
     seconds: float = SECONDS,
     bounds: Bounds = _BOUNDS,
 ) -> str:
-    """Run a program with these files in its working folder, and return its output.
+    """Run a program with copies of these files in its working folder, and return its output.
 
-    `environ` is the step's environment, which the program does not get. Raises Malformed, with the
-    program's own message if it failed.
+    `environ` is the step's environment, which the program does not get. Raises `Malformed` if the
+    program fails, with its own message, or if it is stopped.
     """
     shutdown.check()
     private_folder = temporary_folder(environ.get("TMPDIR") or "/tmp")  # noqa: S108 - the name is random, the folder private
@@ -349,7 +360,11 @@ def run(
 
 
 def _write_files(files: Mapping[str, str], tree: str) -> None:
-    """Write the files. Raises Malformed for a path that cannot exist in a checkout."""
+    """Write the files to the folder `tree`.
+
+    Raises `Malformed` if they are too large or cannot be written, and for a path that cannot exist
+    in a checkout.
+    """
     if sum(len(text) for text in files.values()) > LARGEST:
         raise Malformed(
             f"the files are larger than {LARGEST // 1_000_000} MB in total",
@@ -374,9 +389,7 @@ def _write_files(files: Mapping[str, str], tree: str) -> None:
 
 def _environment(private_folder: str) -> dict[str, str]:
     """Return the program's whole environment, which excludes tokens, configuration, other programs,
-    and access to servers.
-
-    Creates an empty home folder in the private folder.
+    and access to servers. Creates its home folder, which is empty, in the private folder.
     """
     home = os.path.join(private_folder, "home")
     os.makedirs(home)
@@ -437,7 +450,9 @@ def _run_renderer(
         err.sink.close()
 
         too_slow = f"it took more than {seconds:.0f} seconds"
-        watch = Watch(running, (seconds, too_slow, 0), (out, err), bounds)
+        no_limit_on_silence = 0
+        limits = (seconds, too_slow, no_limit_on_silence)
+        watch = Watch(running, limits, (out, err), bounds)
         try:
             with shutdown.ending(watch.end):
                 watch.wait()

@@ -62,9 +62,10 @@ def top_of(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
-    """Return the URL and branch, or None if there is no origin or commit.
+    """Return the URL of the remote `origin` and the checked-out branch ("" if there is none), or
+    None if there is no origin or no commit, or if Git fails.
 
-    Warns about a broken configuration.
+    Logs a warning for any other failure, such as a broken configuration.
 
     A work tree owned by a different user, which is common in containers, is not a risk: only these
     two commands are run, and both only read. (An explicit `--git-dir` also turns off Git's
@@ -72,8 +73,12 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
     """
     git_dir = f"{top}/.git"
     try:
-        config = git.run("config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS)
-        head = git.run("rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS)
+        url_output = git.run(
+            "config", "--get", "remote.origin.url", git_dir=git_dir, timeout=_SECONDS
+        )
+        branch_output = git.run(
+            "rev-parse", "--abbrev-ref", "HEAD", git_dir=git_dir, timeout=_SECONDS
+        )
     except GitFailed as error:
         has_no_origin = not error.err.strip()
         has_no_commit = any(words in error.err for words in _NO_COMMIT)
@@ -81,10 +86,10 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
             why = f"cannot tell which repository {blanked(top)} belongs to: {quoted(error.err)}"
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
-    url = config.out.decode().strip()
+    url = url_output.out.decode().strip()
     if url.startswith(("./", "../")):
         url = os.path.normpath(os.path.join(top, url))
-    branch = head.out.decode().strip()
+    branch = branch_output.out.decode().strip()
     if branch == "HEAD":  # no branch is checked out
         branch = ""
     return url, branch
@@ -109,9 +114,10 @@ class LocalFiles:
         self.folder = "" if path == "." else path  # relative to the top
 
     def read(self, folder: str) -> Mapping[str, File]:
-        """Return all files in or below a folder. Symbolic links are returned as links.
+        """Return all files in or below a folder, by path relative to the top.
 
-        Raises Malformed if there are too many files or the files are too large.
+        Symbolic links are returned as links. Raises `Malformed` if there are too many files or the
+        files are too large.
         """
         files: dict[str, File] = {}
         size = 0

@@ -64,7 +64,7 @@ def mapping(value: Any) -> AnyMap:
 def texts(value: Any) -> list[str]:
     """Return the items of a list as strings, without nil items.
 
-    Any other value is treated as a one-item list.
+    Any other value, even nil, is treated as a one-item list.
     """
     if named(value) != "list":
         return [shown(value)]
@@ -94,10 +94,10 @@ def bounded(size: int) -> None:
 
 
 def go_value(value: Any) -> Any:
-    """Return the data as Go templates see it after a JSON round trip: every number is a float, and
-    every mapping is a map.
+    """Return plain data as Go templates see it after a JSON round trip: every number is a float,
+    and every mapping is an `AnyMap`.
 
-    Raises Malformed for a number that JSON cannot represent.
+    Raises `Malformed` for a number that JSON cannot represent.
     """
     if value is None or isinstance(value, (bool, str, GoMap)):
         return value

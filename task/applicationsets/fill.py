@@ -52,7 +52,8 @@ class Budget:
         self.steps = steps  # template steps
         self.characters = characters  # characters read and generated
         self.rows = rows  # parameter sets, including the ones that a selector drops
-        self.made = self.most = made  # Applications
+        self.made = made  # Applications that may still be generated
+        self.most = made  # Applications
 
     def read(self, characters: int) -> None:
         """Count the text's characters. Raises Malformed if the budget is exhausted."""
@@ -103,21 +104,28 @@ class Filler:
             self.missing_key = MISSING_KEYS[value]
 
     def text(self, template: str, params: Mapping[str, Any], missing_key: str = "") -> str:
-        """Return the rendered template.
+        """Return the template rendered with these parameters.
 
-        `missing_key` overrides Go's option. Raises Malformed with Argo CD's wording.
+        `missing_key` overrides Go's option. Raises `Malformed` with Argo CD's wording, and if the
+        budget is exhausted.
         """
         self.budget.read(len(template) + 1)
         if "{{" not in template:
             return template
-        filled = self._go(template, params, missing_key) if self.go else _fast(template, params)
-        self.budget.read(len(filled))
-        return filled
+        if self.go:
+            rendered_text = self._render_go(template, params, missing_key)
+        else:
+            rendered_text = _render_fasttemplate(template, params)
+        self.budget.read(len(rendered_text))
+        return rendered_text
 
-    def _go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
-        """Render a Go template. Raises Malformed with Argo CD's wording."""
+    def _render_go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
+        """Return a Go template rendered with these parameters, and count its steps.
+
+        Raises `Malformed` with Argo CD's wording.
+        """
         try:
-            parsed = parse(template, LANGUAGE)
+            parsed_template = parse(template, LANGUAGE)
         except Malformed as error:
             message = _LINE.sub(r"template: base:\1: ", error.message)
             # The message may be: function "now" not defined
@@ -132,17 +140,20 @@ class Filler:
 
         try:
             steps = min(STEPS, self.budget.steps)
-            filled, spent = parsed.counted(params, steps, missing_key or self.missing_key)
+            rendered_text, steps_taken = parsed_template.counted(
+                params, steps, missing_key or self.missing_key
+            )
         except FailedTemplate as error:
-            place = error.place or error.line
+            position = error.place or error.line
             raise Malformed(
-                f"failed to execute go template {template}: template: base:{place}: {error.message}"
+                f"failed to execute go template {template}: template: base:{position}:"
+                f" {error.message}"
             ) from None
-        self.budget.steps -= spent
-        return filled
+        self.budget.steps -= steps_taken
+        return rendered_text
 
     def deep(self, value: Any, params: Mapping[str, Any], *, nulls: bool = True) -> Any:
-        """Return the data with all of its strings and keys rendered.
+        """Return data, such as an Application's spec, with all of its strings and keys rendered.
 
         Without `nulls`, nulls in mappings are omitted.
         """
@@ -153,19 +164,20 @@ class Filler:
             return [self.deep(item, params, nulls=nulls) for item in value]
         if not isinstance(value, dict):
             return value
-        filled = {}
+        rendered_mapping = {}
         for key, item in value.items():
             if item is None and not nulls:
                 continue
-            filled_item = self.deep(item, params, nulls=nulls)
-            filled[self.text(key, params)] = filled_item
-        return filled
+            rendered_item = self.deep(item, params, nulls=nulls)
+            rendered_mapping[self.text(key, params)] = rendered_item
+        return rendered_mapping
 
 
-def _fast(template: str, params: Mapping[str, Any]) -> str:
-    """Render a template as valyala/fasttemplate does, with the delimiters `{{` and `}}`.
+def _render_fasttemplate(template: str, params: Mapping[str, Any]) -> str:
+    """Return a template such as `{{name}}-web` rendered as by valyala/fasttemplate, which Argo CD
+    uses without goTemplate.
 
-    An unknown name is kept, including its braces.
+    An unknown name is kept, including its braces. Raises `Malformed` for `{{` without `}}`.
     """
     if not _TEMPLATED.search(template):
         return template
@@ -177,11 +189,11 @@ def _fast(template: str, params: Mapping[str, Any]) -> str:
             f' from "{after_tag}"'
         )
 
-    def filled_tag(tag: re.Match[str]) -> str:
+    def value_of_tag(tag: re.Match[str]) -> str:
         name = tag.group(1).strip()
         value = params.get(name)
         if name and isinstance(value, str):
             return value
         return tag.group()
 
-    return _TAG.sub(filled_tag, template)
+    return _TAG.sub(value_of_tag, template)

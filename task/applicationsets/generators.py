@@ -61,7 +61,10 @@ class GitFiles(Protocol):
 
 @dataclass(frozen=True)
 class Generators:
-    """The data that an ApplicationSet's generators need. `clusters` is None if unknown."""
+    """The data that an ApplicationSet's generators need. `clusters` is None if unknown.
+
+    A generator produces rows. A row is one parameter set, from which one Application is generated.
+    """
 
     filler: Filler
     git: GitFiles
@@ -72,11 +75,11 @@ class Generators:
     _parsed_texts: dict[str, Any] = field(default_factory=dict)
 
     def params(self, generator: Any, outer: Params | None = None, depth: int = 0) -> list[Params]:
-        """Return a generator's parameter sets that match its selector.
+        """Return a generator's rows (parameter sets) that match its selector.
 
-        `outer` are the parameters of another generator, with which this one's strings are
-        rendered. Raises Malformed for a mistake, UnknowableError if a server is needed, and Git's
-        errors.
+        `outer` is a row of another generator, with which this one's strings are rendered first.
+        `depth` is the number of generators that contain this one. Raises `Malformed` for a
+        mistake, `UnknowableError` if a server is needed, and Git's errors.
         """
         if not isinstance(generator, dict):
             raise Malformed("a generator is not a mapping")
@@ -84,11 +87,11 @@ class Generators:
             raise Malformed(f"generators nested more than {DEEPEST} levels deep")
         selector = generator.get("selector")  # Argo CD does not render the labels in a selector
         if outer:
-            generator = self._filled(generator, outer)
+            generator = self._fill_generator(generator, outer)
 
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
-            raise _unknown(generator)
+            raise _unknown_kind_error(generator)
         kind = kinds[0]
         if kind in ELSEWHERE:
             message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
@@ -98,31 +101,32 @@ class Generators:
             raise Malformed(f"the {kind} generator is not a mapping")
 
         make_rows = _MAKERS[kind]
-        selected = []
+        selected_rows = []
         for row in make_rows(self, body, depth):
-            self.filler.budget.row()
+            self.filler.budget.row()  # raises `Malformed` if there are too many
             if selector is None or selects(selector, flat(row)):
-                selected.append(row)
-        return selected
+                selected_rows.append(row)
+        return selected_rows
 
-    def _filled(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
-        """Return the generator after rendering it with another generator's parameters.
+    def _fill_generator(self, generator: Mapping[str, Any], outer: Params) -> Mapping[str, Any]:
+        """Return a generator with its strings rendered with a row of another generator (`outer`).
 
-        Raises Malformed with Argo CD's wording.
+        Raises `Malformed` with Argo CD's wording.
         """
-        filled: dict[str, Any] = {}
+        rendered_fields: dict[str, Any] = {}
         for kind, body in generator.items():
             try:
-                filled[kind] = self._filled_body(kind, body, outer)
+                rendered_fields[kind] = self._fill_field(kind, body, outer)
             except Malformed as error:
                 raise Malformed(
                     f"failed to replace parameters in generator: {error.message}",
                     error.hint,
                 ) from None
-        return filled
+        return rendered_fields
 
-    def _filled_body(self, kind: str, body: Any, outer: Params) -> Any:
-        """Return one field of a generator after rendering it.
+    def _fill_field(self, kind: str, body: Any, outer: Params) -> Any:
+        """Return the field `kind` of a generator, such as `list` or `selector`, with its strings
+        rendered.
 
         For the parts that Argo CD keeps as JSON, errors mention JSON.
         """
@@ -131,21 +135,21 @@ class Generators:
         if kind == "selector" or not isinstance(body, dict):
             return self.filler.deep(body, outer)
         if kind == "list":
-            others = {key: value for key, value in body.items() if key != "elements"}
+            without_elements = {key: value for key, value in body.items() if key != "elements"}
             elements = _as_json(self.filler, body.get("elements"), outer)
-            return self.filler.deep(others, outer) | {"elements": elements}
-        others = {key: value for key, value in body.items() if key != "values"}
+            return self.filler.deep(without_elements, outer) | {"elements": elements}
+        without_values = {key: value for key, value in body.items() if key != "values"}
         values = {
-            name: self._filled_value(name, value, outer)
+            name: self._fill_value(name, value, outer)
             for name, value in _mapping_in(body, "values").items()
         }
-        return self.filler.deep(others, outer) | {"values": values}
+        return self.filler.deep(without_values, outer) | {"values": values}
 
-    def _filled_value(self, name: str, value: Any, outer: Params) -> str:
-        """Return one of the generator's `values`, rendered if another generator provides all keys
-        that it uses.
+    def _fill_value(self, name: str, value: Any, outer: Params) -> str:
+        """Return one of a generator's `values`, rendered if the other generator's row (`outer`) has
+        all keys that it uses, or else as it is.
 
-        Otherwise, the generator's own row renders it later (Argo CD 3.4 and later).
+        In the latter case, the generator's own row renders it later (Argo CD 3.4 and later).
         """
         try:
             return self.filler.text(str(value), outer, missing_key="error")
@@ -159,7 +163,7 @@ class Generators:
             ) from None
 
     def list_elements(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of a `list` generator, from `elements` and `elementsYaml`."""
+        """Return the rows of a `list` generator, from `elements` and `elementsYaml`."""
         rows: list[Params] = []
         for number, element in enumerate(_list_in(body, "elements"), start=1):
             if not isinstance(element, dict):
@@ -174,7 +178,7 @@ class Generators:
         return rows
 
     def _elements_yaml(self, text: str) -> list[Params]:
-        """Return the parameters in `elementsYaml`, a list of mappings as YAML. Raises Malformed."""
+        """Return the rows in `elementsYaml`, a list of mappings as YAML. Raises `Malformed`."""
         self.filler.budget.read(len(text))
         try:
             elements = go_yaml.load(text)
@@ -189,7 +193,12 @@ class Generators:
         return [go_value(element) for element in elements]
 
     def of_clusters(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of a `clusters` generator."""
+        """Return the rows of a `clusters` generator: one for each cluster that its selector
+        matches.
+
+        Without a selector, this includes Argo CD's own cluster. With `flatList`, there is a single
+        row with the list of clusters. Raises `UnknowableError` if the clusters are unknown.
+        """
         if self.clusters is None:
             message = "the ApplicationSet's clusters generator needs a list of the clusters"
             raise UnknowableError(
@@ -197,7 +206,7 @@ class Generators:
                 f"pass a file that lists them with --clusters FILE, or {WAY_OUT}",
             )
         selector = _mapping_in(body, "selector")
-        has_conditions = selector.get("matchLabels") or selector.get("matchExpressions")
+        has_conditions = bool(selector.get("matchLabels") or selector.get("matchExpressions"))
         is_local_listed = any(
             cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
@@ -205,13 +214,13 @@ class Generators:
         rows = []
         if not has_conditions and not is_local_listed:
             # Argo CD's own cluster does not need a secret, so it has no labels.
-            local = {
+            local_row = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
                 "server": LOCAL_SERVER,
                 "project": "",
             }
-            rows.append(go_value(local) if self.filler.go else local)
+            rows.append(go_value(local_row) if self.filler.go else local_row)
         for cluster in self.clusters:
             # Argo CD finds each cluster's secret by this label.
             labels = {TYPE_LABEL: "cluster", **(cluster.labels or {})}
@@ -224,7 +233,9 @@ class Generators:
         return rows
 
     def from_git(self, body: Mapping[str, Any], _depth: int) -> list[Params]:
-        """Return the parameters of a `git` generator with `directories` or `files`."""
+        """Return the rows of a `git` generator: one for each folder that `directories` chooses, or
+        those in the files that `files` chooses.
+        """
         repo = str(body.get("repoURL") or "")
         revision = str(body.get("revision") or "")
         prefix = str(body.get("pathParamPrefix") or "")
@@ -237,7 +248,7 @@ class Generators:
             rows = [path_params(folder, prefix, go=self.filler.go) for folder in folders]
         elif files:
             paths = self._chosen_paths(repo, revision, _path_entries(files), folders=False)
-            rows = self._of_files(self.git.texts(repo, revision, paths), prefix)
+            rows = self._rows_of_files(self.git.texts(repo, revision, paths), prefix)
         else:
             raise Malformed(
                 "error generating params from git: neither directories nor files are set"
@@ -252,8 +263,8 @@ class Generators:
         *,
         folders: bool,
     ) -> Sequence[str]:
-        """Return the folders or files that match the entries, (path, exclude). Results are
-        cached.
+        """Return the folders or files of a repository that match the entries, which are
+        (path, exclude). Results are cached.
         """
         key = (repo, revision, folders, entries)
         if key not in self._chosen_paths_cache:
@@ -263,12 +274,12 @@ class Generators:
             self._chosen_paths_cache[key] = choose(entries, paths)
         return self._chosen_paths_cache[key]
 
-    def _of_files(self, texts: Mapping[str, str], prefix: str) -> list[Params]:
-        """Return the parameters in these files, in path order. Raises Malformed."""
+    def _rows_of_files(self, texts: Mapping[str, str], prefix: str) -> list[Params]:
+        """Return the rows in these files (`texts`, by path), in path order. Raises `Malformed`."""
         rows: list[Params] = []
         for path, text in sorted(texts.items()):
             try:
-                rows += self._of_file(path, text, prefix)
+                rows += self._rows_of_file(path, text, prefix)
             except Malformed as error:
                 message = (
                     f"error generating params from git: unable to process file '{path}':"
@@ -277,11 +288,11 @@ class Generators:
                 raise Malformed(message, error.hint) from None
         return rows
 
-    def _of_file(self, path: str, text: str, prefix: str) -> list[Params]:
-        """Return the parameters in a file: one set for a mapping, or several for a list of
-        mappings.
+    def _rows_of_file(self, path: str, text: str, prefix: str) -> list[Params]:
+        """Return the rows in a file, with the parameters from its path: one row for a mapping, or
+        one for each mapping in a list.
 
-        Raises Malformed. `prefix` is `pathParamPrefix`.
+        `prefix` is `pathParamPrefix`. Raises `Malformed`.
         """
         self.filler.budget.read(len(text))
         if text not in self._parsed_texts:
@@ -297,43 +308,43 @@ class Generators:
             raise Malformed("unable to parse file: it is neither a mapping nor a list of mappings")
 
         folder, _, file = path.rpartition("/")
-        paths = path_params(
+        params_of_path = path_params(
             posixpath.normpath(folder or "."),
             prefix,
             go=self.filler.go,
             file=file,
         )
         if self.filler.go:
-            return [AnyMap({**go_value(item), **paths}) for item in objects]
-        return [{**flat(item), **paths} for item in objects]
+            return [AnyMap({**go_value(item), **params_of_path}) for item in objects]
+        return [{**flat(item), **params_of_path} for item in objects]
 
     def _with_values(self, body: Mapping[str, Any], row: Params) -> Params:
-        """Return the row with the generator's `values`.
+        """Return the row with the generator's `values` added, which are rendered with the row.
 
         A value may use the row's parameters, but not other values.
         """
         values = _mapping_in(body, "values")
-        filled = {}
+        rendered_values = {}
         try:
             for key, value in values.items():
-                filled[str(key)] = self.filler.text(str(value), row)
+                rendered_values[str(key)] = self.filler.text(str(value), row)
         except Malformed as error:
             message = (
                 "failed to append templated values: failed to replace templated string:"
                 f" {error.message}"
             )
             raise Malformed(message, error.hint) from None
-        if not filled:
+        if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(filled)})
-        return row | {f"values.{key}": value for key, value in filled.items()}
+            return type(row)({**row, "values": GoMap(rendered_values)})
+        return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """Return the parameters of a `matrix` generator.
+        """Return the rows of a `matrix` generator.
 
-        The second generator is rendered with each row of the first, and that row is combined with
-        each of the resulting rows.
+        For each row of its first generator, the second generator is rendered with that row, and
+        each row that results is combined with it.
         """
         members = _list_in(body, "generators")
         if len(members) != 2:
@@ -344,8 +355,8 @@ class Generators:
         rows: list[Params] = []
         for outer in self._params_of_member(first, None, depth, failed.format("first")):
             for inner in self._params_of_member(second, outer, depth, failed.format("second")):
-                self.filler.budget.row()
-                row = merged(inner, outer) if self.filler.go else _combined(outer, inner)
+                self.filler.budget.row()  # raises `Malformed` if there are too many
+                row = merged(inner, outer) if self.filler.go else _combine_text_rows(outer, inner)
                 rows.append(row)
         return rows
 
@@ -356,10 +367,10 @@ class Generators:
         depth: int,
         failed: str,
     ) -> list[Params]:
-        """Return the rows of a generator inside another generator.
+        """Return the rows of a member: a generator inside a `matrix` or `merge` generator.
 
-        `outer` are the parameters to render it with. `depth` is the outer generator's depth.
-        `failed` is the prefix of error messages.
+        `outer` is the row to render it with. `depth` is the outer generator's depth. `failed` is
+        the start of error messages.
         """
         try:
             return self.params(member, outer, depth + 1)
@@ -373,10 +384,10 @@ class Generators:
             raise Malformed(message, error.hint) from None
 
     def merge(self, body: Mapping[str, Any], depth: int) -> list[Params]:
-        """Return the parameters of a `merge` generator.
+        """Return the rows of a `merge` generator.
 
-        They are the rows of the first generator, extended by rows of the other generators with the
-        same values of the `mergeKeys`.
+        They are the rows of its first generator. Each is extended by those rows of the other
+        generators that have the same values of the `mergeKeys`.
         """
         members = _list_in(body, "generators")
         merge_keys = [str(key) for key in _list_in(body, "mergeKeys")]
@@ -388,7 +399,8 @@ class Generators:
             for number, member in enumerate(members, start=1)
         ]
 
-        result, *others = [_by_keys(rows, merge_keys) for rows in rows_of_members]
+        # For each member, its rows by the values of the merge keys.
+        result, *others = [_rows_by_merge_keys(rows, merge_keys) for rows in rows_of_members]
         for other_rows in others:
             for key, row in result.items():
                 if key not in other_rows:
@@ -401,6 +413,7 @@ class Generators:
         return list(result.values())
 
 
+# by kind, the method that returns a generator's rows
 _MAKERS = {
     "list": Generators.list_elements,
     "clusters": Generators.of_clusters,
@@ -410,7 +423,7 @@ _MAKERS = {
 }
 
 
-def _unknown(generator: Mapping[str, Any]) -> Malformed:
+def _unknown_kind_error(generator: Mapping[str, Any]) -> Malformed:
     """Return the error for a generator with a missing or unknown kind."""
     hint = "see the generators in Argo CD's documentation"
     kinds = [key for key in generator if key not in ("selector", "name")]
@@ -428,7 +441,10 @@ def _path_entries(entries: Sequence[Mapping[str, Any]]) -> tuple[tuple[str, bool
 
 
 def _as_json(filler: Filler, value: Any, params: Params) -> Any:
-    """Return the data rendered, without nulls. Raises Malformed, which mentions JSON."""
+    """Return the data with its strings rendered, and without nulls.
+
+    Raises `Malformed` with a message that mentions JSON.
+    """
     try:
         return filler.deep(value, params, nulls=False)
     except Malformed as error:
@@ -463,7 +479,7 @@ def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """Count the values, including mappings and lists."""
+    """Return the number of values in a value, including mappings, lists, and the value itself."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list):
@@ -472,10 +488,11 @@ def _size(value: Any) -> int:
 
 
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
-    """Return the parameters of a list element without goTemplate: strings, and `values`,
-    a mapping of strings.
+    """Return the row for an element of a `list` generator without goTemplate: `{cluster: a,
+    values: {env: dev}}` gives the parameters `cluster` and `values.env`.
 
-    `number` is the element's position, for messages.
+    Raises `Malformed` for a parameter that is not a string. `number` is the element's position, for
+    messages.
     """
     row: Params = {}
     for key, value in element.items():
@@ -497,7 +514,11 @@ def _element_texts(element: Mapping[str, Any], number: int) -> Params:
 
 
 def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: bool) -> Params:
-    """Return the parameters of one cluster, with (`go`) or without goTemplate."""
+    """Return the row for one cluster. `labels` are those of its secret.
+
+    With `go` (goTemplate), the labels and annotations are nested below `metadata`. Otherwise, their
+    names are dotted: `metadata.labels.env`.
+    """
     row: Params = {
         "name": cluster.name,
         "nameNormalized": normalize(cluster.name),
@@ -513,12 +534,12 @@ def _cluster_params(cluster: NamedCluster, labels: Mapping[str, str], *, go: boo
     metadata = {"labels": GoMap(labels)}
     if cluster.annotations:
         metadata["annotations"] = GoMap(cluster.annotations)
-    filled: Params = go_value({**row, "metadata": metadata})
-    return filled
+    nested_row: Params = go_value({**row, "metadata": metadata})
+    return nested_row
 
 
 def merged(row: Any, other: Any) -> Any:
-    """Merge two rows.
+    """Return two rows merged into one.
 
     If both have a key, the value in `other` wins, and mappings are merged recursively.
     """
@@ -533,8 +554,11 @@ def _as_texts(row: Params) -> Params:
     return {key: shown(value) for key, value in row.items()}
 
 
-def _combined(row: Params, other: Params) -> Params:
-    """Combine two rows of strings. Raises Malformed if they have different values for a key."""
+def _combine_text_rows(row: Params, other: Params) -> Params:
+    """Return two rows, with their values as strings, combined into one.
+
+    Raises `Malformed` if they have different values for a key.
+    """
     result = _as_texts(row)
     for key, value in _as_texts(other).items():
         if key in result and result[key] != value:
@@ -547,10 +571,10 @@ def _combined(row: Params, other: Params) -> Params:
     return result
 
 
-def _by_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows, by the values of their merge keys, as JSON.
+def _rows_by_merge_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Params]:
+    """Return the rows by the values of their merge keys, which are written as JSON.
 
-    Raises Malformed if two rows have the same values.
+    Raises `Malformed` if two rows have the same values, or if there are no merge keys.
     """
     failed = "error getting param sets by merge key"
     if not merge_keys:
@@ -571,9 +595,9 @@ def _by_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Par
 
 
 def selects(selector: Any, labels: Mapping[str, str]) -> bool:
-    """Return whether a `LabelSelector` selects these labels.
+    """Return whether a Kubernetes `LabelSelector` selects these labels.
 
-    None selects everything. Raises Malformed.
+    None selects everything. Raises `Malformed` for an invalid selector.
     """
     if selector is None:
         return True
@@ -589,10 +613,10 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
     for key, value in required_labels.items():
         if labels.get(key) != value:
             return False
-    return all(_is_met(expression, labels) for expression in expressions)
+    return all(_meets_expression(expression, labels) for expression in expressions)
 
 
-def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
+def _meets_expression(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
     values = None
     if isinstance(expression, dict):
@@ -622,12 +646,13 @@ def _is_met(expression: Any, labels: Mapping[str, str]) -> bool:
 
 
 def flat(value: Any, most: int = 100_000) -> dict[str, str]:
-    """Return nested parameters as strings with dotted keys.
+    """Return nested parameters as strings with dotted keys: `{"a.b": "1", "c.0": "x"}` for
+    `{"a": {"b": 1}, "c": ["x"]}`.
 
-    Empty lists and mappings are dropped. Raises Malformed if there are more than `most` values.
+    Empty lists and mappings are dropped. Raises `Malformed` if there are more than `most` values.
     """
     texts: dict[str, str] = {}
-    count = 0
+    count = 0  # of values
     waiting: list[tuple[str, Any]] = [("", value)]
     while waiting:
         name, node = waiting.pop()

@@ -34,49 +34,52 @@ def folders_of(files: Iterable[str]) -> list[str]:
 
 
 def chosen_folders(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the folders of these files that match the `directories` entries, (path, exclude)."""
-    return _chosen(
+    """Return the folders of these files that match the `directories` entries of a `git` generator.
+
+    Each entry is (path, exclude).
+    """
+    return _matching_paths(
         [(partial(glob_match, path), exclude) for path, exclude in entries],
         folders_of(files),
     )
 
 
 def chosen_files(entries: Sequence[tuple[str, bool]], files: Iterable[str]) -> list[str]:
-    """Return the files that match the `files` entries, (path, exclude).
+    """Return the files that match the `files` entries of a `git` generator, each (path, exclude).
 
     Paths match as in `git ls-files`: `*` also matches `/`.
     """
-    return _chosen(
+    return _matching_paths(
         [(_pathspec(path).fullmatch, exclude) for path, exclude in entries],
         sorted(files),
     )
 
 
-def _chosen(
+def _matching_paths(
     entries: Sequence[tuple[Callable[[str], object], bool]],
     paths: Iterable[str],
 ) -> list[str]:
-    """Return the paths that match an entry. Exclusions always win.
+    """Return the paths that match an entry that is no exclusion, and no entry that is one.
 
-    An entry is a function that returns whether a path matches, and whether the entry is an
-    exclusion.
+    Each entry is (matches, exclude): a function that returns whether a path matches, and whether
+    the entry is an exclusion.
     """
     inclusions = [matches for matches, exclude in entries if not exclude]
     exclusions = [matches for matches, exclude in entries if exclude]
-    chosen = []
+    matching = []
     for path in paths:
         is_included = any(matches(path) for matches in inclusions)
         if is_included and not any(matches(path) for matches in exclusions):
-            chosen.append(path)
-    return chosen
+            matching.append(path)
+    return matching
 
 
 @lru_cache(maxsize=1024)
 def _pathspec(spec: str) -> re.Pattern[str]:
-    """Return a regular expression for a path in Git's wildmatch syntax, without `WM_PATHNAME`: `*`
-    and `?` also match `/`.
+    """Return a regular expression for a path in Git's wildmatch syntax, such as `apps/*/app.json`.
 
-    Without wildcards, it also matches everything below the path.
+    `*` and `?` also match `/` (Git's flag `WM_PATHNAME` is off). A path without wildcards also
+    matches everything below it. Raises `Malformed` for a path that is too long.
     """
     if len(spec) > LONGEST:
         raise Malformed(
@@ -101,7 +104,9 @@ def _pathspec(spec: str) -> re.Pattern[str]:
 
 
 def _patterns_between_stars(path: str) -> list[str]:
-    """Return a regular expression for each part of a path between its stars."""
+    """Return a regular expression for each part of a path between its stars: `apps/` and `/.`
+    (any character) for `apps/*/?`.
+    """
     patterns = [""]
     position = 0
     while position < len(path):
@@ -123,7 +128,8 @@ def _patterns_between_stars(path: str) -> list[str]:
 
 
 def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
-    """Return the regular expression for `[…]` at this position, and the position after it.
+    """Return the regular expression for the brackets at this position, such as `[a-z]`, and the
+    position after them.
 
     `!` and `^` negate. A `[` without a `]` never matches.
     """
@@ -154,7 +160,8 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """Return the path parameters for a folder, and for the file in it, if any.
+    """Return the path parameters, such as `path.basename`, for a folder and for the file in it, if
+    there is one.
 
     `prefix` is `pathParamPrefix`. With `go` (goTemplate), the parameters are nested. Otherwise,
     their names are dotted: `path.basename`.

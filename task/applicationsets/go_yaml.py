@@ -46,8 +46,9 @@ def _scalar(event: Any) -> Any:
     other than `!!int`, is always a string.
     """
     value: str = event.value
-    has_other_tag = event.tag and event.tag != "tag:yaml.org,2002:int"
-    if event.style or has_other_tag:
+    is_quoted = bool(event.style)
+    has_other_tag = bool(event.tag) and event.tag != "tag:yaml.org,2002:int"
+    if is_quoted or has_other_tag:
         return value
     if value and value[0] in _FIRST:
         return _scalar_number(value)
@@ -61,8 +62,8 @@ def _scalar(event: Any) -> Any:
 
 
 def _scalar_number(value: str) -> Any:
-    """Return the value of a plain scalar that starts like a number: an int, a float, or a
-    string.
+    """Return the value of a plain scalar that starts like a number: an int (`0x1F`), a float
+    (`1e3`), or, if it is neither, a string (`1.2.3`).
     """
     plain = value.replace("_", "")
     if _INTEGER.fullmatch(plain):
@@ -115,7 +116,10 @@ def dump(value: Any, most: int) -> str:
 
     Raises `Malformed` beyond `most` characters.
     """
-    all_lines = _block(value, "", "") if _is_block(value) else iter([_flow(value, "")])
+    if _is_block(value):
+        all_lines = _block(value, indent="", start="")
+    else:
+        all_lines = iter([_flow(value, indent="")])
     lines = []
     size = 0
     for line in all_lines:
@@ -179,7 +183,10 @@ def _flow(value: Any, indent: str) -> str:
 
 
 def _text(text: str, indent: str) -> str:
-    """Return a string as YAML: plain, quoted, or in the literal style."""
+    """Return a string as YAML: plain, quoted, or in the literal style (`|`).
+
+    `indent` is the indentation of a literal's lines. "" means that the string must be in one line.
+    """
     has_control_characters = re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text)
     if "\n" in text and not has_control_characters:
         if indent and not text.startswith((" ", "\n", "\t")):
@@ -195,8 +202,8 @@ def _text(text: str, indent: str) -> str:
 
 
 def _literal_style(text: str, indent: str) -> str:
-    """Return a multi-line string in the literal style."""
-    mark = "|"
+    """Return a multi-line string in the literal style: `|`, and then its lines, indented."""
+    mark = "|"  # one line break at the end; `|+`: several; `|-`: none
     if text.endswith("\n\n"):
         mark = "|+"
     elif not text.endswith("\n"):
@@ -216,7 +223,9 @@ def _means_something_else(text: str) -> bool:
 
 
 def _needs_quotes(text: str) -> bool:
-    """Return whether the unquoted string contains a YAML indicator."""
+    """Return whether YAML would misread the unquoted string, because it contains an indicator, such
+    as `: ` or a leading `*`.
+    """
     has_indicator_inside = ": " in text or " #" in text
     ends_like_a_key = text[-1] in ": "
     if has_indicator_inside or ends_like_a_key:

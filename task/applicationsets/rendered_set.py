@@ -63,10 +63,10 @@ def render(
     clusters: Sequence[NamedCluster] | None = None,
     namespace: str = "argocd",
 ) -> Rendered:
-    """Return an ApplicationSet's Applications. `namespace` is the default if the manifest has none.
+    """Return an ApplicationSet's Applications, together with its mistakes.
 
-    `git` reads repositories for `git` generators. Mistakes in the set are part of the result.
-    Raises Git's errors.
+    `git` reads repositories for `git` generators. `clusters` are those of `clusters` generators;
+    None means unknown. `namespace` is the default if the manifest has none. Raises Git's errors.
     """
     unknown: list[UnknowableError] = []
     try:
@@ -84,20 +84,27 @@ def render(
     own_namespace = str(metadata.get("namespace") or namespace)
     owner = {"kind": "ApplicationSet", "name": str(metadata.get("name") or "")}
     patch = spec.get("templatePatch")
-    generated = []
+    generated_apps = []
     for template, row in templates_and_rows:
         try:
-            budget.make()
-            app = _application(template, row, patch, filler, own_namespace, owner)
+            budget.make()  # raises `Malformed` if there are too many
+            app = _application(
+                template,
+                row,
+                patch=patch,
+                filler=filler,
+                namespace=own_namespace,
+                owner=owner,
+            )
         except Malformed as error:
             return Rendered(
                 troubles=(Trouble(TEMPLATE, error.message, error.hint),),
                 unknown=tuple(unknown),
             )
-        generated.append(app)
-    valid, troubles = _with_valid_names(generated, owner["name"])
+        generated_apps.append(app)
+    valid_apps, troubles = _with_valid_names(generated_apps, owner["name"])
     return Rendered(
-        applications=tuple(valid),
+        applications=tuple(valid_apps),
         troubles=tuple(troubles),
         unknown=tuple(unknown),
     )
@@ -108,9 +115,10 @@ def _parameter_sets(
     generators: Generators,
     unknown: list[UnknowableError],
 ) -> Iterator[tuple[Mapping[str, Any], Params]]:
-    """Yield each parameter set with its template.
+    """Yield the template and the parameters of each Application: (template, row).
 
-    The errors about generators that need a server are added to `unknown`. Raises `Malformed`.
+    The errors about generators whose parameters cannot be determined here are added to `unknown`.
+    Raises `Malformed`.
     """
     common_template = _required_mapping(spec, "template")
     generator_specs = spec.get("generators")
@@ -125,7 +133,7 @@ def _parameter_sets(
         own_template = bodies[0].get("template") if bodies else None
         template = common_template
         if isinstance(own_template, dict):
-            template = _overridden(own_template, common_template)
+            template = _template_with_defaults(own_template, common_template)
         try:
             for row in generators.params(generator):
                 yield template, row
@@ -133,12 +141,14 @@ def _parameter_sets(
             unknown.append(error)
 
 
-def _overridden(own: Any, common: Any) -> Any:
-    """Return a generator's template, completed by the common template, merged as dario.cat/mergo
-    merges Go structs.
+def _template_with_defaults(own: Any, common: Any) -> Any:
+    """Return a generator's own template, with the values of the common template where the own one
+    has none or an empty one, as dario.cat/mergo merges Go structs.
     """
     if isinstance(own, dict) and isinstance(common, dict):
-        return {key: _overridden(own.get(key), common.get(key)) for key in {**common, **own}}
+        return {
+            key: _template_with_defaults(own.get(key), common.get(key)) for key in {**common, **own}
+        }
     return own or common
 
 
@@ -150,31 +160,33 @@ def _application(
     namespace: str,
     owner: Mapping[str, str],
 ) -> Mapping[str, Any]:
-    """Return the Application for one parameter set, `row`.
+    """Return the Application that the template generates with one parameter set, `row`.
 
-    `patch` is the ApplicationSet's `templatePatch`, and `owner` refers to the ApplicationSet.
-    Raises `Malformed`.
+    `patch` is the ApplicationSet's `templatePatch`, and `owner` is the reference to the
+    ApplicationSet for `ownerReferences`. Raises `Malformed`.
     """
     metadata = _required_mapping(template, "metadata")
     spec = _required_mapping(template, "spec")
     used_metadata = {
         key: metadata[key] for key in ("name", "labels", "annotations") if metadata.get(key)
     }
-    filled: dict[str, Any] = {"metadata": used_metadata, "spec": spec}
+    rendered_parts: dict[str, Any] = {"metadata": used_metadata, "spec": spec}
     if row:  # without parameters, Argo CD does not render the template
-        filled = filler.deep(filled, row)
+        rendered_parts = filler.deep(rendered_parts, row)
     if isinstance(patch, str) and patch:
-        filled = _with_template_patch(filled, patch, row, filler)
+        rendered_parts = _with_template_patch(rendered_parts, patch, row, filler)
 
-    filled_metadata = filled["metadata"]
-    name = filled_metadata.get("name") or ""
+    rendered_metadata = rendered_parts["metadata"]
+    name = rendered_metadata.get("name") or ""
     if not isinstance(name, str):
         raise Malformed(
             "spec.template.metadata.name is not a string",
             "put it in quotes: name: '{{name}}'",
         )
     labels_and_annotations = {
-        key: filled_metadata[key] for key in ("labels", "annotations") if filled_metadata.get(key)
+        key: rendered_metadata[key]
+        for key in ("labels", "annotations")
+        if rendered_metadata.get(key)
     }
     return {
         "apiVersion": "argoproj.io/v1alpha1",
@@ -185,40 +197,43 @@ def _application(
             **labels_and_annotations,
             "ownerReferences": [owner],
         },
-        "spec": filled["spec"],
+        "spec": rendered_parts["spec"],
     }
 
 
 def _with_template_patch(
-    filled: dict[str, Any],
+    rendered_parts: dict[str, Any],
     patch: str,
     row: Params,
     filler: Filler,
 ) -> dict[str, Any]:
-    """Return the Application with `templatePatch` applied.
+    """Return an Application's metadata and spec with the `templatePatch` applied, after the patch
+    has been rendered with `row`.
 
-    `filled` is the metadata and the spec. Mappings are merged, lists are replaced, and null removes
-    a key. The project is unchanged. Raises `Malformed`.
+    `rendered_parts` are the metadata and the spec, as the template generates them.
+
+    Mappings are merged, lists are replaced, and null removes a key. The project is unchanged.
+    Raises `Malformed`.
     """
     try:
         text = filler.text(patch, row)
     except Malformed as error:
         message = f"error replacing values in templatePatch: {error.message}"
         raise Malformed(message, error.hint) from None
-    parsed_patch = _parsed_patch(text)
+    parsed_patch = _parse_patch(text)
     if parsed_patch is None:
-        return filled
+        return rendered_parts
     filler.budget.read(len(text))
-    patched: dict[str, Any] = _merge_patch(filled, parsed_patch)
+    patched: dict[str, Any] = _merge_patch(rendered_parts, parsed_patch)
     metadata = patched.get("metadata") or {}
     spec = patched.get("spec") or {}
-    if "project" in filled["spec"]:
-        spec["project"] = filled["spec"]["project"]
+    if "project" in rendered_parts["spec"]:
+        spec["project"] = rendered_parts["spec"]["project"]
     return {"metadata": metadata, "spec": spec}
 
 
-def _parsed_patch(text: str) -> dict[str, Any] | None:
-    """Parse a rendered `templatePatch`. Return None if it is empty.
+def _parse_patch(text: str) -> dict[str, Any] | None:
+    """Return the mapping in a rendered `templatePatch`, or None if it is empty.
 
     Raises `Malformed` with Argo CD's wording.
     """
@@ -268,18 +283,18 @@ def _with_valid_names(
             message = f"ApplicationSet {set_name} contains applications with duplicate name: {name}"
             troubles.append(Trouble(DUPLICATE, message))
 
-    valid = []
+    valid_apps = []
     for app in applications:
         name = app["metadata"]["name"]
         if count_by_name[name] > 1:
             continue
         if _NAME.fullmatch(name) and len(name) <= _LONGEST_NAME:
-            valid.append(app)
+            valid_apps.append(app)
             continue
         why = f'metadata.name: Invalid value: "{name}": {_RULE}'
         message = f'Application.argoproj.io "{name}" is invalid: {why}'
         troubles.append(Trouble(REFUSED, message))
-    return valid, troubles
+    return valid_apps, troubles
 
 
 def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -293,9 +308,10 @@ def _required_mapping(raw: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str) -> bool:
-    """Return whether an `image-list` in a template may contain one of the images.
+    """Return whether an `image-list` anywhere in an ApplicationSet may contain one of the images.
 
-    A placeholder may stand for any string.
+    A list with a placeholder may, because the placeholder can stand for any string. `prefix` is the
+    annotations' prefix.
     """
     short_names = [image.repository.rpartition("/")[2].lower() for image in images]
     for image_list in _image_lists(manifest.get("spec"), f"{prefix}image-list"):
@@ -307,8 +323,8 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
 
 
 def _image_lists(value: Any, key: str) -> Iterator[str]:
-    """Yield the values of a key at any depth, and each string that contains the key, such as a
-    `templatePatch`.
+    """Yield the strings at a key, at any depth, and each string that contains the key itself, such
+    as a `templatePatch`.
 
     At most `_MOST` values are searched.
     """
@@ -329,11 +345,11 @@ def _image_lists(value: Any, key: str) -> Iterator[str]:
 
 
 def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] | None:
-    """Return the template as an Application, with "x" in place of its placeholders, or None if it
-    has no usable `image-list`.
+    """Return an ApplicationSet's template as an Application, with "x" in place of placeholders, or
+    None if it has no usable `image-list`.
 
-    A value with a placeholder could be anything, so it is omitted, except for `image-list`, whose
-    aliases are known.
+    An annotation with a placeholder could have any value, so it is omitted, except for
+    `image-list`, whose aliases are known. `prefix` is the annotations' prefix.
     """
     metadata = manifest.get("metadata")
     template = mapping(manifest, "spec", "template")

@@ -32,7 +32,9 @@ DEEPEST = 100
 
 
 def _as_integer(value: Any) -> int:
-    """Convert any value as spf13/cast does: a string that is not a number becomes 0."""
+    """Return any value as an integer, as spf13/cast does: a string that is not a number becomes
+    0.
+    """
     if isinstance(value, bool):
         return int(value)
     if isinstance(value, (int, float)):
@@ -56,8 +58,8 @@ def _int64(value: int) -> int:
     return (value + 2**63) % 2**64 - 2**63
 
 
-def _divided(first: Any, second: Any) -> int:
-    """Divide, and round toward zero, as in Go."""
+def _divide(first: Any, second: Any) -> int:
+    """Run `div`: return the quotient, rounded toward zero, as in Go."""
     dividend = _as_integer(first)
     divisor = _as_integer(second)
     if not divisor:
@@ -67,7 +69,8 @@ def _divided(first: Any, second: Any) -> int:
     return quotient if same_sign else -quotient
 
 
-def _multiplied(*values: Any) -> int:
+def _multiply(*values: Any) -> int:
+    """Run `mul`."""
     product = 1
     for value in values:
         product = _int64(product * _as_integer(value))
@@ -75,7 +78,10 @@ def _multiplied(*values: Any) -> int:
 
 
 def _until(start: int, stop: int, step: int) -> list[int]:
-    """Run `untilStep`: return the numbers from `start` up to, but not including, `stop`."""
+    """Run `untilStep`: return the numbers from `start` up to, but not including, `stop`.
+
+    A step of 0 returns no numbers. Raises `FailedTemplate` for too many.
+    """
     numbers = range(start, stop, step) if step else range(0)
     if len(numbers) > MOST_ITEMS:
         raise FailedTemplate(f"a list of more than {MOST_ITEMS} numbers")
@@ -89,6 +95,7 @@ def _default(fallback: Any, *values: Any) -> Any:
 
 
 def _ternary(yes: Any, no: Any, condition: Any) -> Any:
+    """Run `ternary`: return `yes` or `no`, depending on the condition."""
     if not isinstance(condition, bool):
         raise FailedTemplate("wrong type for value; expected bool")
     return yes if condition else no
@@ -99,28 +106,31 @@ def _fail(message: Any) -> Any:
 
 
 def _dict(*pairs: Any) -> AnyMap:
-    """Run `dict key value …`. A missing last value is ""."""
-    values = (*pairs[1::2], "")
-    return AnyMap({shown(key): value for key, value in zip(pairs[::2], values, strict=False)})
+    """Run `dict key value …`: return a map. A missing last value is ""."""
+    keys = pairs[::2]
+    values = (*pairs[1::2], "")  # one more, in case the last value is missing
+    return AnyMap({shown(key): value for key, value in zip(keys, values, strict=False)})
 
 
-def _set(given: Any, key: Any, value: Any) -> GoMap:
-    if given is None:
+def _set(map_value: Any, key: Any, value: Any) -> GoMap:
+    """Run `set`, which changes and returns the map."""
+    if map_value is None:
         raise FailedTemplate("assignment to entry in nil map")
-    target = mapping(given)
+    target = mapping(map_value)
     target[text(key)] = value
     return target
 
 
-def _unset(given: Any, key: Any) -> GoMap:
-    target = mapping(given)
+def _unset(map_value: Any, key: Any) -> GoMap:
+    """Run `unset`, which changes and returns the map."""
+    target = mapping(map_value)
     target.pop(text(key), None)
     return target
 
 
 def _dig(*arguments: Any) -> Any:
-    """Run `dig key … fallback map`: look up a value in nested maps. If a key is missing, return the
-    fallback.
+    """Run `dig key … fallback map`: return the value at these keys in nested maps, or the fallback
+    if a key is missing.
     """
     *keys, fallback, value = arguments
     for key in keys:
@@ -136,7 +146,10 @@ def _dig(*arguments: Any) -> Any:
 
 
 def _merge_into(target: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
-    """Run `merge` or, with `overwrite`, `mergeOverwrite`, which change and return the first map."""
+    """Run `merge` or, with `overwrite`, `mergeOverwrite`, which change and return the first map.
+
+    Nested maps are merged too. Without `overwrite`, only missing and empty values are set.
+    """
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")
     result = mapping(target)
@@ -173,12 +186,12 @@ def _deep_copy(value: Any) -> Any:
     return copy(value)
 
 
-def _pick(given: Any, *keys: Any) -> AnyMap:
-    return AnyMap({key: value for key, value in mapping(given).items() if key in keys})
+def _pick(map_value: Any, *keys: Any) -> AnyMap:
+    return AnyMap({key: value for key, value in mapping(map_value).items() if key in keys})
 
 
-def _omit(given: Any, *keys: Any) -> AnyMap:
-    return AnyMap({key: value for key, value in mapping(given).items() if key not in keys})
+def _omit(map_value: Any, *keys: Any) -> AnyMap:
+    return AnyMap({key: value for key, value in mapping(map_value).items() if key not in keys})
 
 
 def _equality_text(value: Any) -> str:
@@ -189,16 +202,18 @@ def _equality_text(value: Any) -> str:
     return json.dumps(_plain_json(value), sort_keys=True)
 
 
-def _without_repetition(values: Any) -> list[Any]:
-    seen: dict[str, Any] = {}
+def _distinct_items(values: Any) -> list[Any]:
+    """Run `uniq`: return the items of a list, each once."""
+    item_by_text: dict[str, Any] = {}
     for value in items(values):
-        seen.setdefault(_equality_text(value), value)
-    return list(seen.values())
+        item_by_text.setdefault(_equality_text(value), value)
+    return list(item_by_text.values())
 
 
-def _without(values: Any, *gone: Any) -> list[Any]:
-    keys = set(map(_equality_text, gone))
-    return [value for value in items(values) if _equality_text(value) not in keys]
+def _without(values: Any, *unwanted: Any) -> list[Any]:
+    """Run `without`: return the items of a list that do not equal an unwanted value."""
+    unwanted_texts = set(map(_equality_text, unwanted))
+    return [value for value in items(values) if _equality_text(value) not in unwanted_texts]
 
 
 def _has(value: Any, values: Any) -> bool:
@@ -225,8 +240,9 @@ class NotJson(FailedTemplate):
 
 
 def _plain_json(value: Any) -> Any:
-    """Return the value as plain data. The size is limited, because a map may contain another map
-    twice, or itself.
+    """Return a template's value as plain data for JSON. Raises `NotJson` for infinity and NaN.
+
+    The size is limited, because a map may contain another map twice, or itself.
     """
     remaining_characters = LONGEST_TEXT
 
@@ -254,7 +270,8 @@ def _plain_json(value: Any) -> Any:
 def _json_text(value: Any, line_start: str) -> str:
     """Return plain data as JSON, formatted as in Go.
 
-    `line_start` is "", or for indented JSON a line break and the current indentation.
+    `line_start` is "" for JSON in one line. For indented JSON, it is a line break and the current
+    indentation.
     """
     if isinstance(value, float):
         # Go uses an exponent only outside this range, and writes e-7 instead of e-07.
@@ -280,7 +297,8 @@ def _json_text(value: Any, line_start: str) -> str:
 def _to_json(value: Any, *, pretty: bool = False, escape: bool = True, must: bool = True) -> str:
     """Run `toJson` and its variants.
 
-    The variants without `must` return "" for a value that JSON cannot represent.
+    With `pretty`, the JSON is indented. With `escape`, characters that are special in HTML are
+    escaped. The variants without `must` return "" for a value that JSON cannot represent.
     """
     line_start = "\n" if pretty else ""
     try:
@@ -334,7 +352,10 @@ def _type(value: Any) -> str:
 
 
 def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
-    """Run `round`: round to decimal places, up if the fraction is at least the threshold."""
+    """Run `round`: return the value rounded to a number of decimal places.
+
+    The last place is rounded up if the fraction after it is at least the threshold.
+    """
     scale = 10.0 ** max(min(number(places), 15), -15)
     scaled = _as_float(value) * scale
     fraction = scaled - math.floor(scaled)
@@ -344,9 +365,10 @@ def _round(value: Any, places: Any, threshold: Any = 0.5) -> float:
 
 
 def _seq(*bounds: Any) -> str:
-    """Run `seq [first [step]] last`: return the numbers, separated by spaces.
+    """Run `seq [first [step]] last`: return the numbers as text, separated by spaces: `1 2 3` for
+    `seq 3`.
 
-    The last number is included.
+    The last number is included. Without a step, it is 1 or -1, depending on the direction.
     """
     numbers = [number(bound) for bound in bounds]
     if not 1 <= len(numbers) <= 3:
@@ -356,12 +378,12 @@ def _seq(*bounds: Any) -> str:
     step = 1 if last >= first else -1
     if len(numbers) == 3:
         step = numbers[1]
-    stop = last + 1 if step > 0 else last - 1
+    stop = last + 1 if step > 0 else last - 1  # the number after the last one
     return joined(map(str, _until(first, stop, step)), " ")
 
 
-def _pluck(key: Any, *given: Any) -> list[Any]:
-    return [any_map[text(key)] for any_map in map(mapping, given) if key in any_map]
+def _pluck(key: Any, *maps: Any) -> list[Any]:
+    return [any_map[text(key)] for any_map in map(mapping, maps) if key in any_map]
 
 
 DATA_FUNCTIONS: dict[str, Builtin] = {
@@ -386,7 +408,7 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "prepend": Builtin(lambda values, value: [value, *items(values)], 2, 2),
     "concat": Builtin(_concat, 0),
     "reverse": Builtin(lambda values: list(reversed(items(values))), 1, 1),
-    "uniq": Builtin(_without_repetition, 1, 1),
+    "uniq": Builtin(_distinct_items, 1, 1),
     "without": Builtin(_without, 1),
     "has": Builtin(_has, 2, 2),
     "compact": Builtin(lambda values: [item for item in items(values) if truth(item)], 1, 1),
@@ -401,16 +423,18 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
         1,
         1,
     ),
-    "untilStep": Builtin(lambda *given: _until(*map(number, given)), 3, 3),
+    "untilStep": Builtin(lambda *numbers: _until(*map(number, numbers)), 3, 3),
     "seq": Builtin(_seq, 0),
     "dict": Builtin(_dict, 0),
-    "get": Builtin(lambda given, key: mapping(given).get(text(key), ""), 2, 2),
+    "get": Builtin(lambda map_value, key: mapping(map_value).get(text(key), ""), 2, 2),
     "set": Builtin(_set, 3, 3),
     "unset": Builtin(_unset, 2, 2),
-    "hasKey": Builtin(lambda given, key: text(key) in mapping(given), 2, 2),
+    "hasKey": Builtin(lambda map_value, key: text(key) in mapping(map_value), 2, 2),
     "pluck": Builtin(_pluck, 1),
-    "keys": Builtin(lambda *given: sorted(key for item in given for key in mapping(item)), 0),
-    "values": Builtin(lambda given: [value for _, value in sorted(mapping(given).items())], 1, 1),
+    "keys": Builtin(lambda *maps: sorted(key for item in maps for key in mapping(item)), 0),
+    "values": Builtin(
+        lambda map_value: [value for _, value in sorted(mapping(map_value).items())], 1, 1
+    ),
     "pick": Builtin(_pick, 1),
     "omit": Builtin(_omit, 1),
     "dig": Builtin(_dig, 3),
@@ -433,10 +457,10 @@ DATA_FUNCTIONS: dict[str, Builtin] = {
     "add": Builtin(lambda *values: _int64(sum(map(_as_integer, values))), 0),
     "add1": Builtin(lambda value: _int64(_as_integer(value) + 1), 1, 1),
     "sub": Builtin(lambda number, other: _int64(_as_integer(number) - _as_integer(other)), 2, 2),
-    "mul": Builtin(_multiplied, 1),
-    "div": Builtin(_divided, 2, 2),
+    "mul": Builtin(_multiply, 1),
+    "div": Builtin(_divide, 2, 2),
     "mod": Builtin(
-        lambda number, other: _as_integer(number) - _as_integer(other) * _divided(number, other),
+        lambda number, other: _as_integer(number) - _as_integer(other) * _divide(number, other),
         2,
         2,
     ),

@@ -65,18 +65,18 @@ _PORT = re.compile(r"(?::[0-9]*)?")
 
 
 def normalize(value: Any) -> str:
-    """Turn a string into a DNS name: lowercase,
-    with `-` for each character that is not allowed in DNS names.
-
-    Dots are kept.
+    """Return a string as a DNS name: lowercase, with `-` for each character that DNS names cannot
+    contain. `My_App.v1` becomes `my-app.v1`.
     """
     return _NOT_IN_NAMES.sub("-", text(value).lower())[:_LONGEST_NAME].strip("-.")
 
 
 def slugify(*arguments: Any) -> str:
-    """Run `slugify [length] [whole words] text`: turn the string into a name without dots.
+    """Run `slugify [length] [whole words] text`: return the string as a name without dots:
+    `salt-and-pepper` for `Salt & Pepper`.
 
-    Without arguments, return "". A length of 0 or less is no limit.
+    With whole words, a name that is too long is cut at a `-`, if it has one. Without arguments,
+    returns "". A length of 0 or less is no limit.
     """
     if not arguments:
         return ""
@@ -103,7 +103,7 @@ def slugify(*arguments: Any) -> str:
 
 
 def _trunc(length: Any, value: Any) -> str:
-    """Run `trunc`, which counts bytes. A negative length keeps the end."""
+    """Run `trunc`: return the first bytes of a string, or, for a negative length, the last ones."""
     raw = go_bytes(text(value))
     size = number(length)
     if size >= 0:
@@ -114,8 +114,9 @@ def _trunc(length: Any, value: Any) -> str:
 
 
 def _substr(start: Any, end: Any, value: Any) -> str:
-    """Run `substr`, which counts bytes. A negative start or end means the start or end of the
-    string.
+    """Run `substr`: return the part of a string from `start` to `end`, which are in bytes.
+
+    A negative start means the start of the string, and a negative end its end.
     """
     raw = go_bytes(text(value))
     start_position = number(start)
@@ -128,10 +129,10 @@ def _substr(start: Any, end: Any, value: Any) -> str:
 
 
 def _abbrev(left: int, width: Any, value: Any) -> str:
-    """Run `abbrev` and `abbrevboth`, which shorten a string to `width` bytes, with dots in place of
-    the removed parts.
+    """Run `abbrev` and `abbrevboth`: return a string shortened to `width` bytes, with `...` in
+    place of each removed part.
 
-    The kept part begins at `left`, or earlier if the string is too short.
+    The rest begins at `left`, or earlier if the string is too short.
     """
     raw = go_bytes(text(value))
     size = number(width)
@@ -140,7 +141,7 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
         return value  # type: ignore[no-any-return]
     size_without_dots = size - len("...")
     start = min(left, len(raw) - size_without_dots)
-    if start <= 4:
+    if start <= 4:  # too little to remove at the start: only the end is removed
         return go_text(raw[:size_without_dots] + b"...")
     if start + size_without_dots < len(raw):
         return "..." + _abbrev(0, size_without_dots, go_text(raw[start:]))
@@ -148,9 +149,10 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
-    """Run `wrap` and `wrapWith`, which break lines at spaces and count bytes.
+    """Run `wrap` and `wrapWith`: return a string with line breaks in place of spaces, so that lines
+    have at most `width` bytes.
 
-    `end` is the line ending. With `cut`, words that are too long are cut.
+    `end` is the line break. With `cut`, words that are too long are cut.
     """
     raw = go_bytes(text(value))
     longest = max(number(width), 1)
@@ -178,10 +180,11 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
 
 
 def _duration(value: Any) -> str:
-    """Run `duration`: format whole seconds as Go does, such as `1h2m3s`. A string that is not a
-    number counts as 0.
+    """Run `duration`: return whole seconds in Go's format, such as `1h2m3s`. Any other value counts
+    as 0.
     """
-    is_number = named(value) == "int" or (isinstance(value, str) and _SECONDS.fullmatch(value))
+    is_numeric_text = isinstance(value, str) and _SECONDS.fullmatch(value) is not None
+    is_number = named(value) == "int" or is_numeric_text
     total = int(value) if is_number else 0
     if abs(total) > _LONGEST_DURATION:
         raise FailedTemplate("a duration of more than 292 years")
@@ -196,7 +199,7 @@ def _duration(value: Any) -> str:
 
 
 def _to_decimal(value: Any) -> int:
-    """Run `toDecimal`: parse an octal number. Anything else becomes 0."""
+    """Run `toDecimal`: return the value of an octal number, or 0 for anything else."""
     digits = shown(value)
     number = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
     is_int64 = -(2**63) <= number < 2**63
@@ -222,9 +225,12 @@ def _indent(width: Any, value: Any) -> str:
     return " " * pad + value.replace("\n", "\n" + " " * pad)  # type: ignore[no-any-return]
 
 
-def _parted(value: Any, separator: str) -> str:
-    """Run `kebabcase` or `snakecase`: separate words where the case changes, and at spaces, `_`,
-    and `-`, but not at dots (huandu/xstrings).
+def _separate_words(value: Any, separator: str) -> str:
+    """Run `kebabcase` or `snakecase`: return the words of a string in lowercase, with a separator
+    between them: `my-app` for `myApp`.
+
+    A new word begins where the case changes, and at spaces, `_`, and `-`, but not at dots
+    (huandu/xstrings).
     """
     split_at_case = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", separator, text(value))
     return re.sub(r"[\s_-]+", separator, split_at_case).lower()
@@ -236,7 +242,7 @@ def _camel(value: Any) -> str:
 
 
 def _title(value: Any) -> str:
-    """Capitalize each word.
+    """Run `title`: return a string with each word capitalized.
 
     A letter starts a word unless it follows a letter, a digit, `_`, or `'`.
     """
@@ -250,7 +256,11 @@ def _join(separator: Any, values: Any) -> str:
 
 
 def _split_at(separator: Any, value: Any, most: int = -1) -> list[str]:
-    """Run `splitList`: split at most `most` times. Without a separator, split into characters."""
+    """Run `splitList`: return the parts of a string between separators.
+
+    It is split at most `most` times; -1 means no limit. With an empty separator, the parts are the
+    characters.
+    """
     if not text(separator):
         return list(text(value))
     return text(value).split(text(separator), most)
@@ -270,7 +280,7 @@ def _squote(*values: Any) -> str:
     return joined((f"'{shown(value)}'" for value in values if value is not None), " ")
 
 
-def _decoded_text(decode: Callable[[bytes], bytes], value: Any) -> str:
+def _decode_text(decode: Callable[[bytes], bytes], value: Any) -> str:
     try:
         return go_text(decode(go_bytes(text(value))))
     except ValueError as error:
@@ -279,7 +289,7 @@ def _decoded_text(decode: Callable[[bytes], bytes], value: Any) -> str:
 
 @lru_cache(maxsize=16)
 def _regex(pattern: str) -> Any:
-    """Compile a pattern. Raises FailedTemplate."""
+    """Return a compiled RE2 pattern. Raises `FailedTemplate` if it is invalid or too long."""
     if len(pattern) > _LONGEST_PATTERN:
         raise FailedTemplate(f"the pattern is longer than {_LONGEST_PATTERN} characters")
     options = re2.Options()
@@ -299,12 +309,14 @@ def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
-    """Run `regexReplaceAll` and, with `literal`, `regexReplaceAllLiteral`."""
+    """Run `regexReplaceAll`, and with `literal`, which keeps `$1` in `new` as it is,
+    `regexReplaceAllLiteral`.
+    """
     parts = []
     end = 0  # of the last match
     replaced_size = 0
     for match in _regex(text(pattern)).finditer(text(value)):
-        replacement = text(new) if literal else _expanded(text(new), match)
+        replacement = text(new) if literal else _expand_groups(text(new), match)
         parts.append(value[end : match.start()])
         parts.append(replacement)
         replaced_size += len(replacement)
@@ -314,15 +326,16 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     return joined(parts)
 
 
-def _expanded(template: str, match: Any) -> str:
-    """Expand `$1`, `${1}`, and `${name}` in a replacement to the groups of a match. `$$` expands to
-    `$`, and an unknown group to an empty string.
+def _expand_groups(template: str, match: Any) -> str:
+    """Return a replacement with the groups of a match in place of `$1`, `${1}`, and `${name}`.
+
+    `$$` becomes `$`, and an unknown group an empty string.
     """
 
-    def expanded_reference(reference: re.Match[str]) -> str:
+    def text_of_reference(reference: re.Match[str]) -> str:
         in_braces, bare = reference.groups()
         name = in_braces or bare
-        if not name:
+        if not name:  # `$$`, or a single `$`
             return "$"
         group = int(name) if name.isdecimal() else name
         try:
@@ -330,18 +343,21 @@ def _expanded(template: str, match: Any) -> str:
         except (IndexError, KeyError):
             return ""
 
-    return re.sub(r"\$(?:\{(\w+)\}|(\w+)|\$)", expanded_reference, template)
+    return re.sub(r"\$(?:\{(\w+)\}|(\w+)|\$)", text_of_reference, template)
 
 
 def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
-    """Run `regexSplit`. `most` is the maximum number of parts; a negative number is no limit."""
+    """Run `regexSplit`: return the parts of a string between matches of a pattern.
+
+    `most` is the maximum number of parts; a negative number is no limit.
+    """
     parts: list[str] = []
     end = 0  # of the last separator
     for separator in _regex(text(pattern)).finditer(text(value)):
         if separator.end() == 0:  # an empty match at the start
             continue
         limit = number(most)
-        if limit >= 0 and len(parts) >= limit - 1:
+        if limit >= 0 and len(parts) >= limit - 1:  # the rest of the string is the last part
             break
         parts.append(value[end : separator.start()])
         end = separator.end()
@@ -355,7 +371,7 @@ def _regex_find(pattern: Any, value: Any) -> str:
 
 
 def _semver(value: Any) -> Printable:
-    """Run `semver`: parse a version. The result has its parts as fields."""
+    """Run `semver`: return a version, with its parts as fields, such as `.Major`."""
     version = parse_version(value) if isinstance(value, str) else None
     if version is None:
         raise FailedTemplate("Invalid Semantic Version")
@@ -383,7 +399,10 @@ def _extension(value: Any) -> str:
 
 
 def url_parse(value: Any) -> AnyMap:
-    """Run `urlParse`: split a URL into its parts, as Go's `url.Parse` does."""
+    """Run `urlParse`: return a map of a URL's parts, such as `host`, as Go's `url.Parse` does.
+
+    Raises `FailedTemplate` for an invalid URL.
+    """
     before_fragment, _, fragment = text(value).partition("#")
     if _CONTROL.search(before_fragment):
         raise _bad_url("invalid control character in URL")
@@ -397,8 +416,8 @@ def url_parse(value: Any) -> AnyMap:
     user = ""
     host = ""
     opaque = ""
-    has_authority = path.startswith("//") and (scheme or not path.startswith("///"))
-    if has_authority:
+    may_be_authority = bool(scheme) or not path.startswith("///")
+    if path.startswith("//") and may_be_authority:
         authority, slash, after_slash = path.removeprefix("//").partition("/")
         encoded_user, _, encoded_host = authority.rpartition("@")
         host = _host_with_port(scheme, encoded_host)
@@ -413,10 +432,10 @@ def url_parse(value: Any) -> AnyMap:
         scheme=scheme,
         host=host,
         hostname=_hostname(host),
-        path=_unescaped(path),
+        path=_unescape(path),
         query=query,
         opaque=opaque,
-        fragment=_unescaped(fragment),
+        fragment=_unescape(fragment),
         userinfo=user,
     )
 
@@ -430,7 +449,7 @@ def _begins_like_scheme(path: str) -> bool:
 def _hostname(host: str) -> str:
     """Return a host without its port, and an IPv6 address without its brackets."""
     colon = host.rfind(":")
-    has_port = colon >= 0 and _PORT.fullmatch(host[colon:])
+    has_port = colon >= 0 and _PORT.fullmatch(host[colon:]) is not None
     hostname = host[:colon] if has_port else host
     if hostname.startswith("[") and hostname.endswith("]"):
         return hostname[1:-1]
@@ -438,7 +457,10 @@ def _hostname(host: str) -> str:
 
 
 def url_join(parts: Any) -> str:
-    """Run `urlJoin`: build a URL from its parts, as Go's `URL.String` does."""
+    """Run `urlJoin`: return the URL with these parts, as Go's `URL.String` does.
+
+    `parts` is a map with the keys that `urlParse` returns. A missing part is "".
+    """
     scheme, host, path, query, opaque, fragment = (
         _url_part(mapping(parts), key)
         for key in ("scheme", "host", "path", "query", "opaque", "fragment")
@@ -449,21 +471,26 @@ def url_join(parts: Any) -> str:
     if query:
         url += f"?{query}"
     if fragment:
-        url += f"#{_percent_escaped(fragment, _IN_FRAGMENT)}"
+        url += f"#{_percent_escape(fragment, _IN_FRAGMENT)}"
     return url
 
 
 def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
-    """Return the part of a URL between the scheme and the query."""
+    """Return the part of a URL between the scheme and the query: `//user@host/path`.
+
+    `user` is already escaped; the host and the path are escaped here.
+    """
     if path != "*":
-        path = _percent_escaped(path, _IN_PATH)
+        path = _percent_escape(path, _IN_PATH)
     authority = ""
-    if host or user or (scheme and path):
+    needs_authority = bool(host or user or (scheme and path))
+    if needs_authority:
         user_prefix = f"{user}@" if user else ""
-        authority = f"//{user_prefix}{_percent_escaped(host, _IN_HOST)}"
+        authority = f"//{user_prefix}{_percent_escape(host, _IN_HOST)}"
     if host and path and not path.startswith("/"):
         path = f"/{path}"
-    if not scheme and not authority and _begins_like_scheme(path):
+    is_only_path = not scheme and not authority
+    if is_only_path and _begins_like_scheme(path):
         path = f"./{path}"
     return authority + path
 
@@ -483,14 +510,15 @@ def _url_part(parts: AnyMap, key: str) -> str:
     return value
 
 
-def _unescaped(value: str) -> str:
+def _unescape(value: str) -> str:
+    """Return a part of a URL with its `%` escapes replaced. Raises `FailedTemplate`."""
     invalid = _ESCAPE.search(value)
     if invalid:
         raise _bad_url(f'invalid URL escape "{invalid.group()}"')
     return go_text(unquote_to_bytes(go_bytes(value)))
 
 
-def _percent_escaped(value: str, safe: str) -> str:
+def _percent_escape(value: str, safe: str) -> str:
     return quote(go_bytes(value), safe=safe)
 
 
@@ -499,8 +527,8 @@ def _userinfo(value: str) -> str:
     if not _USER.fullmatch(value):
         raise _bad_url("net/url: invalid userinfo")
     name, colon, password = value.partition(":")
-    escaped_name = _percent_escaped(_unescaped(name), _IN_USER)
-    escaped_password = _percent_escaped(_unescaped(password), _IN_USER)
+    escaped_name = _percent_escape(_unescape(name), _IN_USER)
+    escaped_password = _percent_escape(_unescape(password), _IN_USER)
     return escaped_name + colon + escaped_password
 
 
@@ -519,7 +547,7 @@ def _host_with_port(scheme: str, host: str) -> str:
     invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)
     if invalid:
         raise _bad_url(f'invalid character "{invalid.group()}" in host name')
-    plain_host = _unescaped(host)
+    plain_host = _unescape(host)
     if is_ipv6:
         address = plain_host.partition("]")[0].removeprefix("[")
         try:
@@ -552,8 +580,8 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "initials": Builtin(lambda value: "".join(word[0] for word in text(value).split()), 1, 1),
     "swapcase": Builtin(lambda value: text(value).swapcase(), 1, 1),
     "camelcase": Builtin(_camel, 1, 1),
-    "kebabcase": Builtin(lambda value: _parted(value, "-"), 1, 1),
-    "snakecase": Builtin(lambda value: _parted(value, "_"), 1, 1),
+    "kebabcase": Builtin(lambda value: _separate_words(value, "-"), 1, 1),
+    "snakecase": Builtin(lambda value: _separate_words(value, "_"), 1, 1),
     "trunc": Builtin(_trunc, 2, 2),
     "substr": Builtin(_substr, 3, 3),
     "abbrev": Builtin(lambda width, value: _abbrev(0, width, value), 2, 2),
@@ -590,9 +618,9 @@ TEXT_FUNCTIONS: dict[str, Builtin] = {
     "toString": Builtin(shown, 1, 1),
     "toStrings": Builtin(lambda values: [] if values is None else texts(values), 1, 1),
     "b64enc": Builtin(lambda value: base64.b64encode(go_bytes(text(value))).decode(), 1, 1),
-    "b64dec": Builtin(partial(_decoded_text, partial(base64.b64decode, validate=True)), 1, 1),
+    "b64dec": Builtin(partial(_decode_text, partial(base64.b64decode, validate=True)), 1, 1),
     "b32enc": Builtin(lambda value: base64.b32encode(go_bytes(text(value))).decode(), 1, 1),
-    "b32dec": Builtin(partial(_decoded_text, base64.b32decode), 1, 1),
+    "b32dec": Builtin(partial(_decode_text, base64.b32decode), 1, 1),
     "sha1sum": Builtin(
         lambda value: hashlib.sha1(go_bytes(text(value)), usedforsecurity=False).hexdigest(),
         1,
