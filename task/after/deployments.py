@@ -186,10 +186,14 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
         f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]
     )
     if counts["failure"]:
-        return CommitStatus(commit, context, "failure", description, run)
+        return CommitStatus(
+            commit, context=context, state="failure", description=description, run=run
+        )
     if counts["success"] == len(shown):
-        return CommitStatus(commit, context, "success", description, run)
-    return CommitStatus(commit, context, "pending", description, run)
+        return CommitStatus(
+            commit, context=context, state="success", description=description, run=run
+        )
+    return CommitStatus(commit, context=context, state="pending", description=description, run=run)
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:

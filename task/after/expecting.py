@@ -173,7 +173,7 @@ def _reverted_by_owner(decision: Decision, item: Mapping[str, Any]) -> Rollout:
         " reverted the patch"
     )
     compared_at = text(item, "status", "reconciledAt")
-    return Rollout("failed", because, _KEEP, sure=False, compared_at=compared_at)
+    return Rollout("failed", because, hint=_KEEP, sure=False, compared_at=compared_at)
 
 
 def _at_the_tip(
@@ -206,7 +206,13 @@ def _image(decision: Decision, reading: Reading) -> Image | None:
     if not reading.tag and not reading.digest:
         return None
     image = decision.candidate
-    return Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
+    return Image(
+        name=image.name,
+        registry=image.registry,
+        repository=image.repository,
+        tag=reading.tag,
+        digest=reading.digest,
+    )
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:

@@ -136,13 +136,19 @@ class Follow:
             error = errors.get(key)
             if error:
                 because = message_without_name(error, key)
-                rollout_ends.append(RolloutEnd(key, "unknown", because, wait_commands[key]))
+                rollout_ends.append(
+                    RolloutEnd(key, "unknown", because=because, hint=wait_commands[key])
+                )
             elif row.state == "synced-and-healthy":
-                rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
+                rollout_ends.append(RolloutEnd(key, "healthy", because=row.warning))
             elif row.state in ("timed-out", "paused"):
-                rollout_ends.append(RolloutEnd(key, "late", row.because, wait_commands[key]))
+                rollout_ends.append(
+                    RolloutEnd(key, "late", because=row.because, hint=wait_commands[key])
+                )
             else:
-                rollout_ends.append(RolloutEnd(key, "failed", why_not_rolled_out(row), row.hint))
+                rollout_ends.append(
+                    RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
+                )
         return tuple(rollout_ends)
 
     def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
@@ -240,7 +246,9 @@ class Follow:
             key = item.application.key
             is_merged = (key, item.repo) in merged_keys
             if key in self._ends and not is_merged:
-                self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
+                self._ends[key] = RolloutEnd(
+                    key, "failed", because="its pull request is not merged"
+                )
 
     def _can_await(self, landed: LandedApplication) -> bool:
         """Return whether the Application has a source in the repository that was written. If it
@@ -311,7 +319,7 @@ class Follow:
         key = row.application
         # the outcome of a paused rollout is unknown, so its deployment stays in progress
         if row.state != "paused":
-            self._ends[key] = RolloutEnd(key, "healthy", row.because)
+            self._ends[key] = RolloutEnd(key, "healthy", because=row.because)
         if row.warning:
             self._problems.append(warning(key, row.warning, row.hint))
 
@@ -321,7 +329,7 @@ class Follow:
         because = why_not_rolled_out(row)
         trouble = Trouble("rollout", because, self._way_out(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
-        self._ends[key] = RolloutEnd(key, "failed", because)
+        self._ends[key] = RolloutEnd(key, "failed", because=because)
         # only a failure after the sync of this change, and not just a lack of news, is undone
         if row.begun and row.known and row.state in ("failed", "timed-out"):
             self._failures.append(Failure(tuple(landed), because))
@@ -371,7 +379,9 @@ def _why_not_undone(row: RolloutState) -> str:
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
     """Return an unknown end with the same reason for each Application; `hints` are by its key."""
-    return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in hints.items())
+    return tuple(
+        RolloutEnd(key, "unknown", because=because, hint=hint) for key, hint in hints.items()
+    )
 
 
 def _also_running(judge: Judge, images: Sequence[Expected]) -> Judge:

@@ -141,7 +141,7 @@ def asks_to_undo(
                 continue
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {update.candidate.version} failed: {cause}", BY, now)
-            intent = Intent("undo", hold, whole=False, undone=update)
+            intent = Intent(verb="undo", hold=hold, whole=False, undone=update)
             undo_asks.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
     return undo_asks, problems
 

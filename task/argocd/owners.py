@@ -14,7 +14,7 @@ from task.argocd.rollout_causes import JsonObject, short_line
 from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ID = 16  # hexadecimal digits at the end of a fingerprint
+_ID_DIGITS = 16  # hexadecimal digits at the end of a fingerprint
 
 
 def set_of(item: JsonObject) -> str:
@@ -36,6 +36,7 @@ def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
     plane's; a parent in any other namespace is written as `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
+    # "apps:argoproj.io/Application:argocd/web", if `apps` is the parent
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
     parent_name, _, tracked_object = tracking_id.partition(":")
     if not tracked_object.startswith("argoproj.io/Application:"):
@@ -59,13 +60,16 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
     name = text(item, "metadata", "name")
-    state: JsonObject = {}
+    own_status: JsonObject = {}  # {} if the ApplicationSet does not report a status for it
     for application_status in mappings(owner, "status", "applicationStatus"):
         if text(application_status, "application") == name:
-            state = application_status
+            own_status = application_status
             break
-    details = [f"{key} {text(state, key)}" for key in ("step", "status") if text(state, key)]
-    message = text(state, "message")
+    details = []
+    for key in ("step", "status"):
+        if text(own_status, key):
+            details.append(f"{key} {text(own_status, key)}")
+    message = text(own_status, "message")
     if message:
         details.append(short_line(message))
     return (
@@ -76,12 +80,20 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
 
 def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
     """Return whether an ApplicationSet (`owner`) overwrites a field of its Application if someone
-    changes it in the cluster. The field is a path, such as `spec.source.helm.parameters`.
+    changes it in the cluster.
+
+    `name` is the Application's, and `field` is a path such as `spec.source.helm.parameters`. The
+    ApplicationSet does not overwrite the field if its policy only creates Applications, or if one
+    of its rules ignores the field.
     """
     spec = mapping(owner, "spec")
     if not spec:
         return False  # unknown
-    if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
+    never_updates = text(spec, "syncPolicy", "applicationsSync") in (
+        "create-only",
+        "create-delete",
+    )
+    if never_updates:
         return False
     rules = mappings(spec, "ignoreApplicationDifferences")
     rules_for_application = [rule for rule in rules if text(rule, "name") in ("", name)]
@@ -124,7 +136,9 @@ def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
     """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
     as `spec.source.helm.parameters`.
 
-    jq expressions are not evaluated.
+    A rule ignores fields by their managers, by JSON pointers, or by jq expressions. Managers and jq
+    expressions are not evaluated: a rule with managers counts, and so does a jq expression that
+    contains `source`, or is `.spec`.
     """
     # with a slash at the end, so that only whole names match
     field_pointer = f"/{field.replace('.', '/')}/"
@@ -145,15 +159,17 @@ def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
 
 
 def _was_applied(item: JsonObject, field: str) -> bool:
-    """Return whether the manifest that was last applied to the Application `item` has the field.
+    """Return whether the manifest that was last applied to the Application `item` has the field,
+    such as `spec.source.helm.parameters`. If there is no such manifest, return True.
 
-    If not, Argo CD does not see a difference, and does not restore the field.
+    If the manifest does not have the field, Argo CD does not see a difference, and does not restore
+    the field.
     """
     annotations = mapping(item, "metadata", "annotations")
     try:
         value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
-        return True  # it was applied in a different way
+        return True  # without the annotation, it was applied in a different way
     for part in field.split("."):
         if isinstance(value, dict):
             value = value.get(part)
@@ -193,11 +209,11 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of these keys is wanted. Each key is an id or a fingerprint, which ends
-    with the id.
+    """Return whether one of the `keys` is also one of the `wanted` keys. Each key is a GPG key's id,
+    or its fingerprint, which ends with the id.
     """
-    wanted_ids = {key[-_ID:].upper() for key in wanted}
-    ids = {key[-_ID:].upper() for key in keys}
+    wanted_ids = {key[-_ID_DIGITS:].upper() for key in wanted}
+    ids = {key[-_ID_DIGITS:].upper() for key in keys}
     return bool(wanted_ids & ids)
 
 

@@ -139,7 +139,9 @@ def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
 
     Nothing follows a check, so the last phase takes no time.
     """
-    return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
+    return Timings(
+        started=job.terms.now, find=read_at - began, land=world.now() - read_at, follow=0.0
+    )
 
 
 def _log_no_change(change: ChangeToJudge, world: World) -> None:
@@ -165,7 +167,12 @@ def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> Sid
         manifests = []
     discovery = discovered(manifests, job.scope, world.locate)
     subscribed = subscriptions_of(discovery, job.scope, ())
-    seen = Seen(subscribed, discovery.applications, (), discovery.outside)
+    seen = Seen(
+        subscribed,
+        annotated=discovery.applications,
+        skipped=(),
+        outside=discovery.outside,
+    )
     return SideSeen(seen, discovery.problems)
 
 

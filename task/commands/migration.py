@@ -124,8 +124,8 @@ def row_of(
     logins = _logins(subs, in_cluster=in_cluster)
     notes = [_problem_in_words(problem) for problem in problems]
     return MigratedApplication(
-        app.key,
-        _selected_by(app, updaters=updaters),
+        application=app.key,
+        selected_by=_selected_by(app, updaters=updaters),
         now=before,
         here=after,
         images=tuple(images),
@@ -205,7 +205,9 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
 def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
     """Return the side of a tool that commits the subscriptions' files to Git."""
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
-    return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
+    return Side(
+        "git", files=files, repo=without_login(subs[0].repo), branch=subs[0].base, head=head
+    )
 
 
 def _image(

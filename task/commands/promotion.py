@@ -73,7 +73,13 @@ class SourceVersion:
     @property
     def promoted(self) -> Promoted:
         """The source of a promotion of this version."""
-        return Promoted(self.source, self.newest, self.pinned, self.since, self.went_back)
+        return Promoted(
+            source=self.source,
+            newest=self.newest,
+            pinned=self.pinned,
+            since=self.since,
+            went_back=self.went_back,
+        )
 
 
 @dataclass(frozen=True)
@@ -467,7 +473,7 @@ def _verdict_against(giver: SourceVersion, promotion: Promotion) -> Verdict | No
     error = giver.error
     if error:
         because = f"{giver.source}: {error.message}"
-        return Verdict("error", error.rule, because, error.hint, error.exit)
+        return Verdict("error", error.rule, because, hint=error.hint, exit=error.exit)
     if not promotion.healthy:
         return None
     reason = unhealthy(giver)
@@ -627,13 +633,15 @@ def _known_version(
     remembered = newest if alike(newest, current) else Written()
     digest = current.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=current.tag, digest=digest)
-    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(current.digest))
+    return SourceVersion(
+        sub, image=image, build=remembered.build, newest=newest, pinned=bool(current.digest)
+    )
 
 
 def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
     """Return an entry whose version cannot be determined."""
     bare: Image = replace(sub.entry.image, tag="", digest="")
-    return SourceVersion(sub, bare, error=error)
+    return SourceVersion(sub, image=bare, error=error)
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:

@@ -212,12 +212,12 @@ def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
     """Return the build for a value, and the commit of the file's version that wrote it."""
     message = version.message
     return PastBuild(
-        value.tag,
-        value.digest,
-        version.commit,
-        version.at,
-        version.by,
-        without_login(trailer_of(message, "Pipeline-Run")),
+        tag=value.tag,
+        digest=value.digest,
+        commit=version.commit,
+        at=version.at,
+        by=version.by,
+        pipeline_run=without_login(trailer_of(message, "Pipeline-Run")),
         proof=without_login(trailer_of(message, "Proof", image)),
         event=without_login(trailer_of(message, "Event", image)),
     )
@@ -258,7 +258,7 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     requests_by_build: dict[BuildKey, OpenRequest] = {}
     requests_by_release: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory_files):
-        request = OpenRequest("", "", waiting_list.head, "")
+        request = OpenRequest(url="", number="", head=waiting_list.head, tag="")
         recorded = waiting_list.request
         if recorded:
             request = replace(request, url=recorded.url, number=recorded.number)
@@ -394,7 +394,7 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
 
     rows = sorted((_with_pages(row, world) for row in rows), key=_sort_key)
     problems = tuple(dict.fromkeys(problems))
-    return Status(tuple(rows), problems, seen.considered, job.terms.now)
+    return Status(tuple(rows), problems=problems, considered=seen.considered, at=job.terms.now)
 
 
 def _sort_key(row: ImageStatus) -> tuple[str, str, str]:
