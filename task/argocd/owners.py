@@ -65,10 +65,8 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
         if text(application_status, "application") == name:
             own_status = application_status
             break
-    details = []
-    for key in ("step", "status"):
-        if text(own_status, key):
-            details.append(f"{key} {text(own_status, key)}")
+    values = {key: text(own_status, key) for key in ("step", "status")}
+    details = [f"{key} {value}" for key, value in values.items() if value]
     message = text(own_status, "message")
     if message:
         details.append(short_line(message))

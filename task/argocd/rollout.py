@@ -398,7 +398,7 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
     """Return the state if Argo CD has not compared the Application with the wanted revision since
     the wait began, or None if it has.
 
-    A "stale" state needs a newer comparison, so the caller requests a refresh.
+    `stale` means that a newer comparison is needed.
     """
     if view.compares_wanted and view.is_fresh:
         return None
