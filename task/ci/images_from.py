@@ -36,7 +36,7 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
     builder_files: list[Built] = []  # one for each file with a builder's output
     all_events: Events | None = None  # of all files with events
     for path in paths:
-        text = _text_of_file(path)
+        text = _trimmed_text_of(path)
         try:
             # None if the file does not have events, and so must be a builder's output
             file_events = None if form == BUILDER else events_in(text, form, registry)
@@ -56,7 +56,7 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
     return ImagesFrom(tuple(builder_files), all_events)
 
 
-def _text_of_file(path: str) -> str:
+def _trimmed_text_of(path: str) -> str:
     """Return the text of a file, trimmed and without a byte order mark. Raises `UsageError`."""
     file = "/dev/stdin" if path == STDIN else path
     try:

@@ -276,14 +276,14 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     """
     errors = []
     if output.report:
-        errors += _write_files([("--report", _report_path(output), json_text(report), "w")])
+        errors += _write_outputs([("--report", _report_path(output), json_text(report), "w")])
 
     errors += hand_over(results(report), output, environ)
 
     summary_path = environ.get("GITHUB_STEP_SUMMARY")
     if summary_path:
         markdown = summary(as_json(report), LARGEST_SUMMARY, diffs=True)
-        errors += _write_files([("GITHUB_STEP_SUMMARY", summary_path, markdown, "a")])
+        errors += _write_outputs([("GITHUB_STEP_SUMMARY", summary_path, markdown, "a")])
 
     format_report = FORMS.get(output.output)
     text = format_report(report) if format_report else shown(report, environ)
@@ -343,10 +343,10 @@ def hand_over(
     github_output_path = environ.get("GITHUB_OUTPUT")
     if github_output_path:
         writes.append(("GITHUB_OUTPUT", github_output_path, github_output(values), "a"))
-    return _write_files(writes)
+    return _write_outputs(writes)
 
 
-def _write_files(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
+def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
     """Write each (option, path, text, mode), and return an error for each one that could not be
     written.
 
@@ -377,7 +377,7 @@ def write_page(text: str, path: str) -> None:
     if path == "-":
         say(text)
         return
-    errors = _write_files([("--html", path, text, "w")])
+    errors = _write_outputs([("--html", path, text, "w")])
     if errors:
         raise errors[0]
 
