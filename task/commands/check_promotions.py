@@ -111,9 +111,8 @@ def _with_source(
         for source_version in sources_of_image
         if not _is_promoted(source_version, versions)
     ]
-    if (
-        not sources_without_promotion
-    ):  # this version was not promoted, but waited next to the promoted one
+    # this version was not promoted, but waited next to the promoted one
+    if not sources_without_promotion:
         return version
     source_version = sources_without_promotion[0]
     if source_version.error:
