@@ -185,7 +185,7 @@ def _images_without_source(
     """Yield an error for each `--alias` that no source entry has."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
-        is_in_a_source = any(_is_named(sub, (name,)) for sub in entries)
+        is_in_a_source = any(_has_a_name_of(sub, (name,)) for sub in entries)
         if not is_in_a_source:
             message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
@@ -299,7 +299,7 @@ class _SourceEntries:
         self._by_alias: dict[str, list[Subscription]] = {}
         for sub in entries:
             entry = sub.entry
-            if _is_named(sub, promotion.images):
+            if _has_a_name_of(sub, promotion.images):
                 self._by_image.setdefault(entry.image.identity, []).append(sub)
             if entry.alias in promotion.images:
                 self._by_alias.setdefault(entry.alias, []).append(sub)
@@ -384,7 +384,7 @@ def _no_match_problem(flag: str, text: str) -> Problem:
     return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
 
-def _is_named(sub: Subscription, names: Sequence[str]) -> bool:
+def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
     """Return whether one of the names is the entry's alias or image. Without names, return True."""
     if not names:
         return True
@@ -450,9 +450,12 @@ def _promotion_ask(
     # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown. The expected repository's own URL may be.
     repository = ""
-    expected = promotion.repository
-    if expected and host_and_path(version.build.repository) == host_and_path(expected):
-        repository = expected
+    expected_repository = promotion.repository
+    is_from_expected = bool(expected_repository) and (
+        host_and_path(version.build.repository) == host_and_path(expected_repository)
+    )
+    if is_from_expected:
+        repository = expected_repository
     return Ask(
         sub,
         candidates=(sub.image_at(version.image),),
@@ -463,25 +466,27 @@ def _promotion_ask(
 
 
 def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all sources have, from the source that knows most about it.
+    """Return the version that all sources offer to an entry (`sub`), from the source that knows
+    most about it: its pinned digest, its digest, or its build.
 
-    Raises `UsageError` if the sources differ.
+    Versions that could not be read are ignored, unless there are no others. Raises `UsageError` if
+    the sources differ.
     """
-    readable_versions = [
-        source_version for source_version in offered_versions if source_version.error is None
-    ] or offered_versions
+    without_errors = [version for version in offered_versions if version.error is None]
+    compared_versions = without_errors or offered_versions
     best = max(
-        readable_versions,
-        key=lambda source_version: (
-            source_version.pinned,
-            bool(source_version.image.digest),
-            source_version.build != Build(),
+        compared_versions,
+        key=lambda version: (
+            version.pinned,
+            bool(version.image.digest),
+            version.build != Build(),
         ),
     )
-    for source_version in readable_versions:
-        if alike(source_version.image, best.image):
+    for offered_version in compared_versions:
+        if alike(offered_version.image, best.image):
             continue
-        first, second = sorted((source_version, best), key=lambda version: version.source)
+        # in a fixed order, so that the message is always the same
+        first, second = sorted((offered_version, best), key=lambda version: version.source)
         raise UsageError(
             f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
             f" {first.image.version} from {first.source} and {second.image.version} from"
