@@ -58,9 +58,11 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for the rollouts of all Applications, at most for `limit` seconds, and show progress.
+    """Wait for the rollouts of all awaited Applications, at most for `limit` seconds, and show
+    progress. `refresh` is whether to have Argo CD compare with Git in between.
 
-    Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
+    Return how each rollout ended, and, by the Application's key, the errors for rollouts whose
+    outcome is unknown.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -249,7 +251,8 @@ def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) ->
         completed=completed if rows else 1,
         width=20,
     )
-    label = f"{completed} of {len(rows)} rolled out, {_duration_text(seconds)} of {_duration_text(limit)}"
+    times = f"{_duration_text(seconds)} of {_duration_text(limit)}"
+    label = f"{completed} of {len(rows)} rolled out, {times}"
     grid = Table.grid(padding=(0, 1))
     grid.add_row(bar, Text(label))
     return grid

@@ -529,8 +529,8 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
 
 
 def _forbidden_error(message: str, permission: str, subject: str) -> SourceAccessError:
-    """Return the error for a 403. `message` is Argo CD's, `permission` is what the request requires,
-    and `subject` is the object that it is about.
+    """Return the error for a 403. `message` is Argo CD's, `permission` is what the request
+    requires, and `subject` is the object that it is about.
 
     Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it. If
     its message does not name the missing permission, both causes are possible.

@@ -278,7 +278,8 @@ class ClusterApplications:
             self._set_annotations(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
 
     def _set_annotations(self, namespace: str, name: str, *keys: str) -> JsonObject:
-        """Set the annotations with these keys on an Application, and return the changed Application.
+        """Set the annotations with these keys on an Application, and return the changed
+        Application.
 
         Timestamps are set to now, and other annotations to "normal". Raises `SourceDownError` if
         other programs change the Application at each of several attempts.

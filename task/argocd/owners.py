@@ -180,12 +180,12 @@ def _was_applied(item: JsonObject, field: str) -> bool:
 
 def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
     """Return the ids of the GPG keys whose signatures an AppProject accepts, or () if it does not
-    require signatures.
+    require signatures. Argo CD does not sync the project's Applications to a commit without a
+    signature by one of these keys.
 
-    `repo` is the URL in the Application's source. Argo CD does not sync the project's Applications
-    to a commit without a signature by one of these keys. `sourceIntegrity` (since 3.5) requires
-    this per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are
-    never accepted.
+    `repo` is the URL in the Application's source. `sourceIntegrity` (since 3.5) requires signatures
+    per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are never
+    accepted.
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
@@ -207,8 +207,8 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of the `keys` is also one of the `wanted` keys. Each key is a GPG key's id,
-    or its fingerprint, which ends with the id.
+    """Return whether one of the `keys` is also one of the `wanted` keys. Each of them is the id of
+    a GPG key, or its fingerprint, which ends with the id.
     """
     wanted_ids = {key[-_ID_DIGITS:].upper() for key in wanted}
     ids = {key[-_ID_DIGITS:].upper() for key in keys}

@@ -251,7 +251,9 @@ def _has_dot_segments(url: str) -> bool:
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
     """Return the credentials in a secret that an annotation names (`git:secret:…`).
 
-    Raises `CredentialsError` if the secret does not have what this kind of URL needs.
+    `name` is the secret's, and `url` is the repository's. Raises `CredentialsError` if the secret
+    does not have what this kind of URL needs: an SSH key, or, for https, a username and password, a
+    token, or a GitHub App.
     """
     credentials = _credentials(name, data)
     if is_ssh_for_argo_cd(url):
@@ -347,10 +349,10 @@ def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str
 
 
 def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return (name, value) of Git's other settings for this server. They are set with
-    `GIT_CONFIG_*`, because some of them are secret.
+    """Return (name, value) of Git's settings for this server, such as
+    ("http.https://git.example.com.sslVerify", "false"). They include secrets.
 
-    A client certificate is written into `folder`, which must be private.
+    A client certificate is written to files in `folder`, which must be private.
     """
     prefix = f"http.{server}"
     settings = []
@@ -494,8 +496,9 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
 
 
 def _write_secret(folder: str, name: str, content: str) -> str:
-    """Create a file that only the user can read, and return its path."""
+    """Create a file in a folder that only the user can read, and return its path."""
     path = os.path.join(folder, name)
+    # O_EXCL: an existing file is never overwritten
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
         "w",

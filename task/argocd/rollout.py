@@ -664,7 +664,8 @@ def _compared_sources(
     item: JsonObject,
     compared: JsonObject,
 ) -> list[tuple[str, str]]:
-    """Return (repository, target revision) of each source of the Application `item`.
+    """Return (repository, target revision) of each source of the Application `item`, such as
+    ("https://git.example.com/config", "main").
 
     The sources are those in `compared` (a comparison or a sync in its status), or else those in the
     spec.
@@ -716,8 +717,8 @@ def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
 
 
 def _without_empty(value: object) -> object:
-    """Return a JSON value without empty values in it, because Argo CD drops them when it copies the
-    spec.
+    """Return a JSON value whose mappings have no empty members (null, "", false, {}, and []),
+    because Argo CD drops them when it copies the spec.
 
     An empty mapping or list becomes None.
     """

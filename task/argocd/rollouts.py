@@ -427,7 +427,8 @@ def message_without_name(error: TaskError, application: str) -> str:
 
 
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Request a refresh for exactly these Applications: (namespace, name).
+    """Request a refresh (a new comparison with Git) for each of these Applications, whose `keys`
+    are (namespace, name).
 
     A failure is logged as a warning.
     """

@@ -81,10 +81,10 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
 
     The variables fill in missing options if the job itself may be the build. If `--source-commit`
     or `--source-repository` differs from the job's source, the job only deploys, and its number
-    does not show how old the build is. Tekton and Argo Workflows do not have such variables, so their
-    manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the same (`<<
-    pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts jobs and
-    increases when an old workflow is rerun.
+    does not show how old the build is. Tekton and Argo Workflows do not have such variables, so
+    their manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the
+    same (`<< pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts
+    jobs and increases when an old workflow is rerun.
 
     Any credentials are removed from the repository. The time is RFC 3339 in UTC, or "" if it only
     means "no date". Raises `UsageError` for an invalid option.

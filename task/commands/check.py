@@ -308,7 +308,9 @@ def _state_problems(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem
 
 
 def _config_problems(sides: Sides) -> tuple[Problem, ...]:
-    """Return a warning about a changed config, or an error if the config cannot be read."""
+    """Return a warning if the change alters the repository's config, or an error if the config can
+    then not be read.
+    """
     if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
@@ -537,7 +539,9 @@ def _with_config(
 
 
 def _with_repaired_config(sides: Sides) -> Snapshot:
-    """Return the base with the config files of the change."""
+    """Return the base's snapshot (the files of a branch at one commit), but with the config files
+    of the change.
+    """
     config_paths = [place.path for place in CONFIG]
     base = sides.base
     files = {path: file for path, file in base.files.items() if path not in config_paths}

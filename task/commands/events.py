@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether the event may be judged by the rules."""
+        """Whether the registry neither contradicts the event nor failed to respond."""
         return self.refusal is None and self.error is None
 
 
@@ -203,12 +203,16 @@ def _checked_event(
     is_contradiction = event_digest not in ("", answer.digest)
     if event.claimed and is_contradiction:
         because = (
-            f"{event.image.tag} is {answer.digest[:_DIGEST_CHARACTERS]}… in the registry, but the event says"
-            f" {event_digest[:_DIGEST_CHARACTERS]}…"
+            f"{event.image.tag} is {_shortened_digest(answer.digest)} in the registry, but the"
+            f" event says {_shortened_digest(event_digest)}"
         )
         return Checked(event, refusal=replace(_NOT_IN_REGISTRY, because=because))
     image = replace(event.image, digest=event_digest or answer.digest)
     return Checked(replace(event, image=image), build)
+
+
+def _shortened_digest(digest: str) -> str:
+    return f"{digest[:_DIGEST_CHARACTERS]}…"
 
 
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:

@@ -161,7 +161,9 @@ def _problem_in_words(problem: Problem) -> str:
 
 
 def _our_side(subscribed: Subscribed) -> Side:
-    """Return how Image Update handles an Application."""
+    """Return how Image Update handles an Application: it commits to Git, patches the live
+    Application, or does nothing. All of its images are handled like the first one.
+    """
     subs = subscribed.subscriptions
     if not subs:
         errors = [flaw.message for flaw in subscribed.flaws if flaw.severity == "error"]
@@ -430,8 +432,8 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
     unchanged = sum(not row.changes for row in rows)
     parts = [f"{unchanged} as before"]
-    moves = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
-    for (before, after), number in sorted(moves.items()):
+    changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")
     yield f"{counted(len(rows), 'Application')}: {', '.join(parts)}"
 

@@ -403,8 +403,8 @@ def asks_to_promote(
     versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
-    """Return an ask (a request to decide about one image) for each entry of a target that is offered
-    a version, and a decision for each entry whose source must not be promoted.
+    """Return an ask (a request to decide about one image) for each entry of a target that is
+    offered a version, and a decision for each entry whose source must not be promoted.
 
     `pairs` are the targets with their source entries, and `versions` are the versions of all source
     entries. Raises `UsageError` if sources have different versions for one target.
@@ -527,9 +527,12 @@ def _objection_to_source(source_version: SourceVersion, promotion: Promotion) ->
 
 
 def unhealthy(version: SourceVersion) -> str:
-    """Return why a source is not Synced and Healthy at the version in Git, or "" if it is."""
+    """Return why a source is not Synced and Healthy at the version in Git, or "" if it is. The
+    reason follows the source's name: "is not synced: its sync status is OutOfSync".
+    """
     app = version.subscription.application
-    if not app.sync and not app.health:
+    has_status = bool(app.sync or app.health)
+    if not has_status:
         return "has no Argo CD status: use --applications cluster or argocd"
     if app.sync != "Synced":
         return f"is not synced: its sync status is {app.sync or 'empty'}"

@@ -119,8 +119,8 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
 def chosen(
     matched: Matched, terms: Terms, registry: Registry
 ) -> tuple[Matched, Mapping[Identity, str]]:
-    """Return the asks (requests to decide about one image), each with the newest tag in the registry
-    that its rules admit, and a decision for each ask for which there is no such tag.
+    """Return the asks (requests to decide about one image), each with the newest tag in the
+    registry that its rules admit, and a decision for each ask for which there is no such tag.
 
     Also return when a newer tag that is still too young will be old enough, by the ask's key.
     """

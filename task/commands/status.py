@@ -65,7 +65,9 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """Return the status from the Application alone, without reading Git."""
+    """Return an image's status from its Application alone, without reading Git: the running
+    versions, and a hold in an annotation (`locked`).
+    """
     hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
         sub,
