@@ -108,8 +108,8 @@ class ShownDeployments:
         Application's deployment is left unchanged.
         """
         # this run has begun at most MOST deployments, and earlier runs may have begun others
-        possible_ends = list(by_application(landed).items())[: 2 * MOST]
-        for key, items in possible_ends:
+        most_ends = 2 * MOST
+        for key, items in list(by_application(landed).items())[:most_ends]:
             rollout_end = ends.get(key)
             if rollout_end is None:  # the outcome is unknown; a later run may end the deployment
                 continue

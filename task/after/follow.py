@@ -104,8 +104,8 @@ class Follow:
         )
 
     def back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh the rolled-back Applications (`landed`), and return which of them recover in the
-        time left (`recoveries`).
+        """Refresh the rolled-back Applications, and return which of them recover in the time left
+        (`recoveries`). `landed` are these Applications, with the commits of the rollback.
 
         A rollout that fails here does not become a problem: the exit code is about the update.
         """
@@ -222,9 +222,10 @@ class Follow:
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts.
 
-        `arrived` are those of the `landed` Applications whose change is on the branch that Argo CD
-        deploys, and `written` are those of them that this run wrote. An Application whose change is
-        only on a head branch without a pull request gets a warning.
+        `landed` are the Applications with an image in a commit. `arrived` are those of them whose
+        commit is on the branch that Argo CD deploys, and `written` are those of these that this run
+        wrote. An Application whose commit is only on a head branch (any other branch), without a
+        pull request, gets a warning.
         """
         requested = [item for item in landed if item.request]  # in a pull request
         # the wait itself refreshes the Applications it waits for, but here it begins after the
@@ -289,8 +290,8 @@ class Follow:
         applications: Mapping[str, Sequence[LandedApplication]],
         limit: float,
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-        """Wait for the rollouts of these Applications (what landed, by key), at most for `limit`
-        seconds.
+        """Wait for the rollouts of these Applications, at most for `limit` seconds. `applications`
+        has, by the Application's key (namespace/name), the commits with its images.
 
         Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
         """
@@ -312,8 +313,8 @@ class Follow:
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
-        """Wait for the rollouts of what landed. Add to this run's problems, rollout ends, and
-        failures how each of them ended.
+        """Wait for the rollouts of what landed (the Applications with an image in a commit). Add to
+        this run's problems, rollout ends, and failures how each rollout ended.
         """
         applications = _relevant_by_application(landed)
         self._deadline = time.monotonic() + self._options.wait_timeout
@@ -373,8 +374,8 @@ class Follow:
         return "; ".join(hints)
 
     def _judge_of_change(self, landed: LandedApplication) -> Judge:
-        """Return a judge (a function that returns how far a rollout is) for what landed in one
-        Application.
+        """Return a judge (a function that returns how far a rollout is) for an Application with an
+        image in a commit (`landed`).
 
         The Application must be synced to the commit or a later one, or, if the live Application was
         patched, to the patched spec.
@@ -415,7 +416,7 @@ def _judge_of_images(judge: Judge, images: Sequence[Expected]) -> Judge:
 def _relevant_by_application(
     landed: Sequence[LandedApplication],
 ) -> dict[str, list[LandedApplication]]:
-    """Group what landed by the Application's key.
+    """Group what landed (Applications with an image in a commit) by the Application's key.
 
     For each Application and repository, if this run wrote something, leave out the items that were
     already there before.
@@ -433,7 +434,7 @@ def _wait_for_merges(
     deadline: float,
     log: Log,
 ) -> tuple[list[LandedApplication], list[TaskError]]:
-    """Wait until the deadline for the pull requests of the landed Applications to be merged.
+    """Wait until the deadline for the pull requests with the Applications' images to be merged.
 
     Return what is merged, with the merge commit as its commit, and an error for each pull request
     that is not merged.

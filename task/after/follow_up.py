@@ -171,8 +171,8 @@ def _why_not_undoable(decision: Decision) -> str:
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
-    """Return the job that rolls back the images of these asks. Its commit messages do not have the
-    trailers about the source commit of the failed build.
+    """Return the job that rolls back the images of these asks (requests to decide about one image).
+    Its commit messages do not have the trailers about the source commit of the failed build.
     """
     trailers = []
     for name, value in job.wording.trailers:

@@ -163,7 +163,8 @@ def judge(
     wanted: Wanted,
     details: Mapping[Wants, JsonObject] = {},
 ) -> Rollout:
-    """Return how far Argo CD is with rolling out the wanted revision to the Application `item`.
+    """Return how far Argo CD is with rolling out the wanted revision (the one that the run waits
+    for) to the Application `item`.
 
     `details` may contain "tree" (its live resources), "windows" (its sync windows), and "owner"
     (its ApplicationSet). The success or failure of an older revision does not count.
@@ -191,8 +192,9 @@ def judge(
 
 
 def _with_progress(rollout: Rollout, view: View) -> Rollout:
-    """Return the rollout with data from the view: when Argo CD last compared, whether the sync of
-    the wanted revision has begun and was checked since, and which of its pods are unhealthy.
+    """Return the rollout with data from the view (the relevant parts of an Application): when Argo
+    CD last compared, whether the sync of the wanted revision has begun and was checked since, and
+    which of its pods are unhealthy.
     """
     hints = [rollout.hint]
     if rollout.wants == "tree" and _waits_for_pods(view):
@@ -395,8 +397,8 @@ def _rollout_of_failed_operation(view: View) -> Rollout | None:
 
 
 def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if Argo CD has not compared the Application with the wanted revision since
-    the wait began, or None if it has.
+    """Return the state if Argo CD has not compared the Application with the wanted revision (the
+    one that the run waits for) since the wait began, or None if it has.
 
     `stale` means that a newer comparison is needed.
     """
@@ -686,8 +688,8 @@ def _is_for_wanted(
     """Return whether a comparison or a sync of the Application `item` was for a wanted revision.
 
     `compared` is the part of its status that contains the sources, and `revisions` has the revision
-    of each source. Every source on the branch that was written must be at a wanted revision.
-    Sources with other target revisions (such as branches), or from other repositories, are ignored.
+    of each source. At least one source must be at a wanted revision, and so must all other sources
+    with its target revision (such as a branch). Sources from other repositories are ignored.
     """
     if wanted.needs_current_spec and _has_other_spec(item, compared):
         return False

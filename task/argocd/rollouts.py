@@ -386,7 +386,7 @@ class Rollouts:
         hint: str = "",
         warning: str = "",
     ) -> None:
-        """Set the state that the next sight shows for an Application."""
+        """Set the state of an Application that is shown after this round of polling."""
         watch.row = RolloutState(
             application=watch.awaited.key,
             state=state,

@@ -145,7 +145,7 @@ class Built:
     digest: str = ""
 
 
-def built(text: str) -> Built:
+def images_of_builder(text: str) -> Built:
     """Parse the content of a file that a builder wrote, such as BuildKit's metadata, and return its
     images.
 

@@ -9,7 +9,7 @@ from task.ci.events.event import Events
 from task.ci.events.forms import KNOWN as KNOWN_EVENTS
 from task.ci.events.forms import LARGEST, events_in
 from task.ci.images import KNOWN as KNOWN_BUILDERS
-from task.ci.images import Built, built
+from task.ci.images import Built, images_of_builder
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
@@ -41,7 +41,7 @@ def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "
             # None if the file does not have events, and so must be a builder's output
             file_events = None if form == BUILDER else events_in(text, form, registry)
             if file_events is None:
-                builder_files.append(built(text))
+                builder_files.append(images_of_builder(text))
             elif all_events is None:
                 all_events = file_events
             else:

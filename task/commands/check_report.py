@@ -58,8 +58,8 @@ def check_report(
 def stopped(judged: Judged) -> Problem | None:
     """Return the error about a version that must not be merged, or None if it may be.
 
-    A version must not be merged if it is refused, if it is deferred by a hold or a freeze, or if it
-    could not be judged.
+    A version must not be merged if it is refused, if it is deferred by a hold (an order that keeps
+    a version) or a freeze, or if it could not be judged.
     """
     is_stopped = judged.verdict in STOPPED  # refused or deferred
     may_be_merged = not is_stopped and judged.verdict != "error"

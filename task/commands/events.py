@@ -239,8 +239,8 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
-    """Return the ask with the images of these confirmed events as its candidates, and the events,
-    each with its build. Duplicates are skipped.
+    """Return the ask (a request to decide about one image) with the images of these confirmed
+    events as its candidates, and the events, each with its build. Duplicates are skipped.
     """
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
@@ -251,7 +251,8 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
 
 
 def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an ask for which the registry does not confirm any event.
+    """Return the decision about an ask (a request to decide about one image) for which the registry
+    does not confirm any event.
 
     It is the error for the first event that could not be checked, or else the refusal of the first
     event.

@@ -446,7 +446,9 @@ def _promotion_ask(
     target: Subscribed,
     promotion: Promotion,
 ) -> Ask:
-    """Return the ask that offers a source's version to an entry of the target."""
+    """Return the ask (a request to decide about one image) that offers a source's version to an
+    entry (`sub`) of the target.
+    """
     # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown. The expected repository's own URL may be.
     repository = ""
@@ -502,8 +504,9 @@ def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]
 def _refusal(
     ask: Ask, offered_versions: Sequence[SourceVersion], promotion: Promotion
 ) -> Decision | None:
-    """Return the decision that refuses an ask if one of its sources must not be promoted, because
-    its version is unknown or it is not healthy. Otherwise, return None.
+    """Return the decision that refuses an ask (a request to decide about one image) if one of its
+    sources must not be promoted, because its version is unknown or it is not healthy. Otherwise,
+    return None.
     """
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
@@ -681,8 +684,8 @@ def _version_of(build: PastBuild) -> Written:
 def _known_version(
     sub: Subscription, current: Reading, newest: Written = Written()
 ) -> SourceVersion:
-    """Return the version that was read, with its build if `newest`, the newest build ever written,
-    is the current one. If no version was read, return an error.
+    """Return the version of an entry (`sub`) that was read (`current`), with its build if `newest`,
+    the newest build ever written, is the same version. If no version was read, return an error.
     """
     if not current.tag and not current.digest:
         error = SourceError(
@@ -706,8 +709,8 @@ def _version_with_error(sub: Subscription, error: TaskError) -> SourceVersion:
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks for `promote`: the sources' versions, offered to their targets. Also return
-    the job with the promoted images.
+    """Return the asks for `promote`: requests to decide about the sources' versions for their
+    targets. Also return the job with the promoted images.
 
     Raises `UsageError` if sources have different versions for one target.
     """

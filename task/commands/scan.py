@@ -67,8 +67,8 @@ class Choice:
 
 
 def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the job unchanged, and the asks for `scan`: an ask for each image-list entry, with the
-    newest tag in the registry that its rules admit.
+    """Return the job unchanged, and the asks for `scan`: a request to decide about each image-list
+    entry, with the newest tag in the registry that its rules admit.
     """
     matched = asks_for_all(seen.subscribed)
     in_git = [ask for members in by_repository(matched, job) for ask in members]
@@ -81,7 +81,8 @@ def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
-    """Apply the repositories' configs to the asks, because a config may order tags differently.
+    """Apply the repositories' configs to the asks (requests to decide about one image), because a
+    config may order tags differently.
 
     If a config cannot be read, each of its asks becomes a decision with the error.
     """
@@ -167,7 +168,8 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
 
 
 def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask if it does not need a list of tags, or else None.
+    """Return the ask (a request to decide about one image) if it does not need a list of tags, or
+    else None.
 
     With the strategy `digest`, the tag is already known: it is the constraint. Then the result is
     the ask with that tag, unless there is a minimum age.
@@ -194,8 +196,8 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """List each registry repository's tags once, and return the choices: groups of asks that choose
-    from the same tags with the same rules.
+    """List each registry repository's tags once, and return the choices: groups of asks (requests
+    to decide about one image) that choose from the same tags with the same rules.
     """
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
@@ -379,8 +381,9 @@ class _Search:
 
 
 def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
-    """Return a decision for each ask of a choice that has no tag: an error if the registry did not
-    respond, or else a refusal, because the tag is too young or the rules do not admit any tag.
+    """Return a decision for each ask of a choice (asks that choose from the same tags with the same
+    rules) that has no tag: an error if the registry did not respond, or else a refusal, because the
+    tag is too young or the rules do not admit any tag.
     """
     error = newest.error
     if error:

@@ -66,7 +66,7 @@ Versions = Sequence[FileVersion]
 
 def without_git(sub: Subscription) -> ImageStatus:
     """Return an image's status from its Application alone, without reading Git: the running
-    versions, and a hold in an annotation (`locked`).
+    versions, and a hold (an order that keeps a version) in an annotation.
     """
     hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
@@ -86,8 +86,8 @@ def image_status(
     """Return an image's status from a snapshot (the files of a branch at one commit), and any
     problems with reading it.
 
-    The status has the version in Git, and the hold and the deferred build in the state file. What
-    cannot be read is left out.
+    The status has the version in Git, and from the state file the hold (an order that keeps a
+    version) and the build that the hold defers. What cannot be read is left out.
     """
     row = replace(without_git(sub), branch=snapshot.branch)
     problems = list[Problem]()
@@ -307,7 +307,8 @@ def _request_ending_hold(
     row: ImageStatus,
     requests_by_release: Mapping[ListedRelease, OpenRequest],
 ) -> OpenRequest | None:
-    """Return the request that ends the row's hold once it is merged, or None.
+    """Return the pull request that ends the row's hold (an order that keeps a version) once it is
+    merged, or None.
 
     `requests_by_release` has the requests by the release (the end of a hold) that they contain.
     """
@@ -445,8 +446,8 @@ def rows_of(
     world: World,
     look: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the matched images' statuses from Git and the live Applications,
-    and any problems with reading them.
+    """Return the status of each matched image, from Git or, for images that are patched in the
+    cluster, from the live Application. Also return any problems with reading them.
     """
     parts = read_branches(
         matched,
@@ -559,8 +560,8 @@ def _decisions_of_run(
     job: Job,
     world: World,
 ) -> Sequence[Decision]:
-    """Return what a run would decide about the images in the batch. If the repository's config has
-    an error, each decision is that error.
+    """Return what a run would decide about the images in the batch (all asks for one branch). If
+    the repository's config has an error, each decision is that error.
     """
     if config_error:
         return failed_asks(batch.asks, config_error, job.terms).decisions
