@@ -286,10 +286,10 @@ def _mismatch_text(expected: Expected, wanted: Image, running: Sequence[Image]) 
     versions = list(dict.fromkeys(image.version or "no tag" for image in running))
     # if the tag is running, only its digest is wrong, so show the expected digest
     tag_is_running = any(image.tag == wanted.tag for image in running)
-    shown = wanted if tag_is_running else expected.image
+    shown_image = wanted if tag_is_running else expected.image
     return (
-        f"synced and healthy, but {shown.name} is running only as {and_more(versions)}, "
-        f"not as {shown.version}: check {expected.key}"
+        f"synced and healthy, but {shown_image.name} is running only as {and_more(versions)}, "
+        f"not as {shown_image.version}: check {expected.key}"
     )
 
 

@@ -95,7 +95,7 @@ def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
         return False
     rules = mappings(spec, "ignoreApplicationDifferences")
     rules_for_application = [rule for rule in rules if text(rule, "name") in ("", name)]
-    return not _ignores(rules_for_application, field)
+    return not _rules_ignore(rules_for_application, field)
 
 
 def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
@@ -118,7 +118,7 @@ def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
     }
     rules = mappings(spec, "ignoreDifferences")
     rules_for_application = [rule for rule in rules if _is_rule_for(identity, rule)]
-    if _ignores(rules_for_application, field):
+    if _rules_ignore(rules_for_application, field):
         return False
     return _was_applied(item, field)
 
@@ -130,7 +130,7 @@ def _is_rule_for(identity: Mapping[str, str], rule: JsonObject) -> bool:
     return all(text(rule, key) in ("", "*", value) for key, value in identity.items())
 
 
-def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
+def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
     """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
     as `spec.source.helm.parameters`.
 

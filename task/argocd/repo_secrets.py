@@ -112,7 +112,7 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
         kind,
         url=data.get("url", ""),
         project=data.get("project", ""),
-        credentials=_credentials(name, data),
+        credentials=_parsed_credentials(name, data),
     )
 
 
@@ -255,7 +255,7 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
     does not have what this kind of URL needs: an SSH key, or, for https, a username and password, a
     token, or a GitHub App.
     """
-    credentials = _credentials(name, data)
+    credentials = _parsed_credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not credentials.ssh_key:
             raise CredentialsError(
@@ -384,7 +384,7 @@ def _is_prefix(template_url: str, url: str) -> bool:
     return not host or host == login_and_host(url)
 
 
-def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
+def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     """Parse the fields of a secret. Raises `CredentialsError`."""
     certificate = data.get("tlsClientCertData", "")
     key = data.get("tlsClientCertKey", "")
@@ -395,8 +395,8 @@ def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
             hint="add the missing field",
         )
     # read both, so that an invalid value of either is an error
-    insecure = _boolean(name, data, "insecure")
-    ignores_host_key = _boolean(name, data, "insecureIgnoreHostKey")
+    insecure = _boolean_field(name, data, "insecure")
+    ignores_host_key = _boolean_field(name, data, "insecureIgnoreHostKey")
     return RepoCredentials(
         secret=name,
         username=data.get("username", ""),
@@ -445,7 +445,7 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
     )
 
 
-def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
+def _boolean_field(name: str, data: Mapping[str, str], field: str) -> bool:
     """Return the value of a secret's field, or False if it is missing. Raises `CredentialsError`
     for anything other than true and false.
     """

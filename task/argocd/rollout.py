@@ -726,8 +726,10 @@ def _without_empty(value: object) -> object:
     """
     if isinstance(value, dict):
         members = {key: _without_empty(member) for key, member in value.items()}
-        kept = {key: member for key, member in members.items() if member not in (None, "", False)}
-        return kept or None
+        nonempty_members = {
+            key: member for key, member in members.items() if member not in (None, "", False)
+        }
+        return nonempty_members or None
     if isinstance(value, list):
         return [_without_empty(element) for element in value] or None
     return value

@@ -212,10 +212,10 @@ class Rollouts:
             return
         try:
             application = self._request_refreshed_application(watch)
-            self._accept(watch, self._judged_rollout(watch, application))
+            self._accept_state(watch, self._judged_rollout(watch, application))
         except SourceDownError as error:
             watch.error = error
-            self._show(
+            self._set_row(
                 watch,
                 watch.row.state,
                 f"no response at the moment: {message_without_name(error, watch.awaited.key)}",
@@ -256,7 +256,7 @@ class Rollouts:
         if was_deleted:  # the project is only known if an earlier poll found the Application
             watch.error = None
             watch.begun = False
-            self._show(
+            self._set_row(
                 watch,
                 "failed",
                 "it was deleted during the wait",
@@ -266,7 +266,7 @@ class Rollouts:
         watch.failed_polls += 1
         ends_wait = watch.failed_polls > 1
         state = "failed" if ends_wait else watch.row.state
-        self._show(watch, state, message_without_name(error, watch.awaited.key), error.hint)
+        self._set_row(watch, state, message_without_name(error, watch.awaited.key), error.hint)
         watch.error = error if ends_wait else None
 
     def _request_application(self, watch: _Watch) -> Mapping[str, Any]:
@@ -344,7 +344,7 @@ class Rollouts:
             return self._api.resource_tree(awaited.namespace, awaited.name)
         return self._api.sync_windows(awaited.namespace, awaited.name)
 
-    def _accept(self, watch: _Watch, rollout: Rollout) -> None:
+    def _accept_state(self, watch: _Watch, rollout: Rollout) -> None:
         """Show a state if it is sure, or if it confirms the state of an earlier poll. Otherwise,
         show "progressing", and remember the state until a later poll confirms it.
         """
@@ -354,13 +354,13 @@ class Rollouts:
         watch.pods = rollout.pods or watch.pods
         if rollout.sure or self._is_confirmed(watch, rollout):
             watch.unconfirmed = None
-            self._show(watch, rollout.state, rollout.because, rollout.hint, rollout.warning)
+            self._set_row(watch, rollout.state, rollout.because, rollout.hint, rollout.warning)
             return
         if watch.unconfirmed is None or watch.unconfirmed.state != rollout.state:
             watch.unconfirmed = rollout
             watch.unconfirmed_since = self._now()
             watch.refresh_interval = 0.0  # begin with short intervals again
-        self._show(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
+        self._set_row(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
 
     def _is_confirmed(self, watch: _Watch, rollout: Rollout) -> bool:
         """Return whether a state confirms the unconfirmed one from an earlier poll.
@@ -378,7 +378,7 @@ class Rollouts:
         patience = self._pace.patience * (_SLOW_FACTOR if rollout.slow else 1)
         return self._now() - watch.unconfirmed_since >= patience
 
-    def _show(
+    def _set_row(
         self,
         watch: _Watch,
         state: str,
@@ -407,7 +407,7 @@ class Rollouts:
         for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed
             if unconfirmed and unconfirmed.state != "synced-and-healthy":
-                self._show(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
+                self._set_row(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
                 continue
             hint = (
                 watch.row.hint
@@ -418,7 +418,7 @@ class Rollouts:
             # the cause.
             if watch.pods and watch.pods not in because:
                 because = f"{because}; earlier: {watch.pods}"
-            self._show(watch, "timed-out", because, hint)
+            self._set_row(watch, "timed-out", because, hint)
 
 
 def message_without_name(error: TaskError, application: str) -> str:

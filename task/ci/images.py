@@ -201,9 +201,9 @@ def _only_digest(digests: Iterable[str]) -> str:
     """Return the only digest, or "" if all are "". Raises `UsageError` if they differ."""
     distinct = list(dict.fromkeys(filter(None, digests)))
     if len(distinct) > 1:
-        shown = ", ".join(f"{digest[:19]}…" for digest in distinct)
+        shown_digests = ", ".join(f"{digest[:19]}…" for digest in distinct)
         raise UsageError(
-            f"--images-from: two different digests for one image ({shown})",
+            f"--images-from: two different digests for one image ({shown_digests})",
             hint="use only one of them",
         )
     return distinct[0] if distinct else ""
@@ -361,9 +361,10 @@ def _images_of_goreleaser(artifacts: Sequence[Document]) -> Built:
             images.append((_image_of_artifact(artifact), "Manifest" in kind))
     if not images:
         kinds = sorted({str(artifact["type"]) for artifact in artifacts})
-        shown = ", ".join(repr(kind[:40]) for kind in kinds[:_MOST_SHOWN])
+        shown_kinds = ", ".join(repr(kind[:40]) for kind in kinds[:_MOST_SHOWN])
         raise Malformed(
-            f"it does not contain images, only artifacts of other types: {shown or 'none'}", KNOWN
+            f"it does not contain images, only artifacts of other types: {shown_kinds or 'none'}",
+            KNOWN,
         )
     with_manifest = {image.identity for image, is_manifest in images if is_manifest}
     selected = [

@@ -26,7 +26,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     A system whose variables have the commit is preferred, then one with the repository, then one
     with the run.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     # Several systems may appear to be present: Gitea's runner sets GitHub's variables, and people
     # set some variables by hand.
     origins = []
@@ -40,7 +40,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     return max(origins, key=provided_facts)
 
 
-def _trimmed(environ: Mapping[str, str]) -> dict[str, str]:
+def _trimmed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with trimmed values, without the empty ones."""
     return {variable: value.strip() for variable, value in environ.items() if value.strip()}
 
@@ -179,7 +179,7 @@ def _number_and_counter(environ: Mapping[str, str]) -> tuple[int | None, str]:
 
     They come from the first CI system whose variables have both.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
     workflow_path = variables.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
     parts = workflow_path.split("/", 2)
@@ -222,7 +222,7 @@ def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
 
     Raises a `UsageError` that says which variables are needed.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set GitHub's variables
         return _request_in_actions(variables)
     number_variables = []  # of all other systems, for the error's hint

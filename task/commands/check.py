@@ -113,8 +113,8 @@ def check(job: Job, world: World, compared: Compared) -> Report:
         timings = _timings(job, began, began, world)
         return check_report(job, 0, (), (), change.commits, timings)
 
-    before = _side_seen(change, "base", job, world)
-    after = _side_seen(change, "merged", job, world)
+    before = _applications_on_side(change, "base", job, world)
+    after = _applications_on_side(change, "merged", job, world)
     problems = (*after.problems, *_name_problems(after.seen, job))
     read_at = world.now()
 
@@ -161,7 +161,7 @@ class SideSeen:
     problems: tuple[Problem, ...]
 
 
-def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
+def _applications_on_side(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
     """Return the Applications on one side of the change: in the base, or in the merge of the change
     into it ("merged").
     """
@@ -353,7 +353,7 @@ def _warnings_about_unjudged(
     for pair in pairs:
         if pair.before is None or pair.after is not None:
             continue
-        reason = _why_gone(pair.before, after, flaws)
+        reason = _why_removed(pair.before, after, flaws)
         if pair.before in judged_by_base_rules:
             yield _base_rules_warning(pair.before, reason)
         else:
@@ -384,7 +384,7 @@ def _errors_in_annotations(seen: Seen) -> _Flaws:
     return flaws
 
 
-def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
+def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
     """Return why an entry of the base (`sub`) no longer exists after the change. `flaws` are the
     errors in the annotations after the change.
     """

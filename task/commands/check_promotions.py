@@ -73,10 +73,10 @@ def _warn_of_missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
     """
     if not names:
         return ()
-    listed = and_more([shortened(name, 100) for name in names])
+    source_names = and_more([shortened(name, 100) for name in names])
     message = (
-        f"the commit message says it promotes versions from {listed}, but --applications does not"
-        " include them"
+        f"the commit message says it promotes versions from {source_names}, but --applications does"
+        " not include them"
     )
     hint = "add them to --applications; otherwise, these versions will be checked like any others"
     return (Problem(Trouble.warning("source", message, hint)),)

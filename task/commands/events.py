@@ -258,11 +258,13 @@ def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
     event.
     """
     failed = [item for item in checked if item.error]
-    shown = failed[0] if failed else checked[0]
-    verdict = shown.refusal or _NOT_IN_REGISTRY
-    decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
-    if shown.error:
-        return registry_error(decision, shown.error)
+    checked_event = failed[0] if failed else checked[0]
+    verdict = checked_event.refusal or _NOT_IN_REGISTRY
+    decision = Decision(
+        ask.subscription, checked_event.event.image, verdict, event=checked_event.event.origin
+    )
+    if checked_event.error:
+        return registry_error(decision, checked_event.error)
     return decision
 
 

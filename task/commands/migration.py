@@ -391,7 +391,7 @@ def lines(migration: Migration) -> Iterator[str]:
         if number > 1:
             yield f"{counted(number, 'Application')}: {note}"
     if migration.rows:
-        yield from _summary(migration.rows)
+        yield from _summary_lines(migration.rows)
 
     if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
@@ -422,7 +422,7 @@ def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
         yield f"    note            {note}"
 
 
-def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
+def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     """Yield the credentials that the step needs, and how many Applications change."""
     yield "Credentials that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)

@@ -543,14 +543,14 @@ def unhealthy(version: SourceVersion) -> str:
         return f"is not healthy: its health status is {app.health or 'empty'}"
     running_images = all_live(version.subscription)
     for image in running_images:
-        if _runs(version.image, image):
+        if _is_wanted_version(version.image, image):
             return ""
     running_versions = dict.fromkeys(image.version for image in running_images)
-    listed = ", ".join(running_versions) or "no version of it"
-    return f"is not running {version.image.version}: Argo CD shows {listed}"
+    shown_versions = ", ".join(running_versions) or "no version of it"
+    return f"is not running {version.image.version}: Argo CD shows {shown_versions}"
 
 
-def _runs(wanted: Image, running: Image) -> bool:
+def _is_wanted_version(wanted: Image, running: Image) -> bool:
     """Return whether the running image is the wanted one: by digest if both have one, or else by
     tag.
     """
