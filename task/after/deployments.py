@@ -26,7 +26,9 @@ WORDS: Mapping[DeploymentState, str] = {
 
 
 class ShownDeployments:
-    """One run's deployments: one for each Application that was written."""
+    """The deployments that one run shows in the forge (the Git host) of the source repository: one
+    for each Application that was written.
+    """
 
     def __init__(
         self,
@@ -41,15 +43,20 @@ class ShownDeployments:
         self._world = world
         keys = {(tracker.namespace, tracker.name) for tracker in everyone}
         self._name_counts = Counter(name for _namespace, name in keys)
-        self._begun: dict[str, Deployment] = {}  # by the Application's key
-        self._ended: dict[str, Deployment] = {}  # by the Application's key
+        self._begun_deployments: dict[str, Deployment] = {}  # by the Application's key
+        self._ended_deployments: dict[str, Deployment] = {}  # by the Application's key
         self._problems: list[Problem] = []
         self._forge: Deployments | None = None
         # whether the forge refused a request or did not respond; if so, no more are sent
-        self._stopped = False
+        self._forge_is_out = False
 
     def begin(self, landed: Sequence[LandedApplication]) -> None:
-        """Show the landed Applications as in progress, or as queued if the run does not wait."""
+        """Show a deployment for each Application that this run has written to the branch that Argo
+        CD deploys: as in progress, or as queued if the run does not wait for rollouts.
+
+        `landed` are the Applications with the image in a commit. At most `MOST` deployments are
+        shown, and a warning says if there would be more.
+        """
         state: DeploymentState = "queued"
         description = "written to Git for Argo CD"
         if self._source.waits_for_rollouts:
@@ -57,78 +64,95 @@ class ShownDeployments:
             description = "Argo CD is deploying it"
         arrived = [item for item in landed if item.written and item.arrives and not item.request]
         arrived_by_key = by_application(arrived)
-        for key, items in list(arrived_by_key.items())[:MOST]:
-            deployment = self._deployment(items[0].application, state, description)
-            if self._begin_one(deployment):
-                self._begun[key] = deployment
+        shown_first = list(arrived_by_key.items())[:MOST]  # forges limit requests
+        for key, items in shown_first:
+            deployment = self._deployment_to(items[0].application, state, description)
+            if self._begin_deployment(deployment):
+                self._begun_deployments[key] = deployment
         count = len(arrived_by_key)
         if count > MOST:
             self._warn(
                 "usage", f"deployments are shown for only {MOST} of {count} Applications", hint=""
             )
-        self._sum_up()
+        self._set_commit_status()
 
     def end(self, landed: Sequence[LandedApplication], followed: Followed) -> tuple[Problem, ...]:
-        """Show how the rollouts ended, and return any warnings."""
+        """Show how the rollouts ended, and return any warnings.
+
+        If the run does not wait for rollouts, show the deployments as queued instead.
+        """
         if not self._source.waits_for_rollouts:
             self.begin(landed)
         elif not shutdown.code():  # a later run may end the deployments
-            self._stopped = False  # minutes have passed, so the forge may be available again
+            self._forge_is_out = False  # minutes have passed, so the forge may be available again
             ends = {rollout_end.application: rollout_end for rollout_end in followed.ends}
-            self._end_all(landed, ends)
-        deployments = self._shown()
+            self._end_deployments(landed, ends)
+        deployments = self._shown_deployments()
         if deployments:
             states = summary(deployments, self._source.commit, self._run).description
             self._world.log("info", f"deployments are shown in {self._source.repository}: {states}")
         return tuple(self._problems)
 
-    def _shown(self) -> tuple[Deployment, ...]:
-        """Return the latest state of each deployment that the forge shows."""
-        return tuple({**self._begun, **self._ended}.values())
+    def _shown_deployments(self) -> tuple[Deployment, ...]:
+        """Return the latest state of each deployment that this run has begun or ended."""
+        return tuple({**self._begun_deployments, **self._ended_deployments}.values())
 
-    def _end_all(self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]) -> None:
-        """Mark the deployments as ended whose rollouts have ended; `ends` is by Application."""
-        for key, items in list(by_application(landed).items())[: 2 * MOST]:
-            end = ends.get(key)
-            if end is None:  # the outcome is unknown; a later run may end the deployment
+    def _end_deployments(
+        self, landed: Sequence[LandedApplication], ends: Mapping[str, RolloutEnd]
+    ) -> None:
+        """Show in the forge how the deployment to each landed Application ended: "success" if its
+        rollout is healthy, or else "failure". Then set the commit's status.
+
+        `landed` are the Applications with the image in a commit. `ends` has how their rollouts
+        ended, by the Application's key (namespace/name). Without an entry in `ends`, an
+        Application's deployment is left unchanged.
+        """
+        # this run has begun at most MOST deployments, and earlier runs may have begun others
+        most_ends = 2 * MOST
+        for key, items in list(by_application(landed).items())[:most_ends]:
+            rollout_end = ends.get(key)
+            if rollout_end is None:  # the outcome is unknown; a later run may end the deployment
                 continue
-            state: DeploymentState = "success" if end.state == "healthy" else "failure"
-            deployment = self._deployment(items[0].application, state, end.because)
+            is_healthy = rollout_end.state == "healthy"
+            state: DeploymentState = "success" if is_healthy else "failure"
+            deployment = self._deployment_to(items[0].application, state, rollout_end.because)
             is_written = any(item.written for item in items)
-            if self._end_one(key, deployment, written=is_written):
-                self._ended[key] = deployment
-        self._sum_up()
+            if self._end_deployment(key, deployment, written=is_written):
+                self._ended_deployments[key] = deployment
+        self._set_commit_status()
 
-    def _begin_one(self, deployment: Deployment) -> bool:
+    def _begin_deployment(self, deployment: Deployment) -> bool:
         """Show a deployment, and return whether that succeeded."""
         return self._try_with_forge(lambda forge: forge.begin(deployment))
 
-    def _end_one(self, key: str, deployment: Deployment, *, written: bool) -> bool:
-        """Mark the deployment of an Application as ended, and return whether that succeeded.
+    def _end_deployment(self, key: str, deployment: Deployment, *, written: bool) -> bool:
+        """Show an Application's deployment as ended, and return whether the forge now shows that.
 
-        If it was not `written` by this run, an earlier run must have begun it.
+        `key` is the Application's. If this run has `written` the Application but has not begun its
+        deployment, begin it in its final state. If this run has not written it, look for a
+        deployment that an earlier run has begun.
         """
-        if key in self._begun:
+        if key in self._begun_deployments:
             return self._try_with_forge(lambda forge: forge.end(deployment, begun=True))
-        # the request has been merged since, or the forge was down before
-        if written and len(self._begun) < MOST:
-            return self._begin_one(deployment)
-        existed = False
+        # its pull request has been merged since, or the forge was down before
+        if written and len(self._begun_deployments) < MOST:
+            return self._begin_deployment(deployment)
+        was_ended = False  # stays False if an earlier run has not begun the deployment
 
         def end_earlier(forge: Deployments) -> None:
-            nonlocal existed
-            existed = forge.end(deployment, begun=False)
+            nonlocal was_ended
+            was_ended = forge.end(deployment, begun=False)
 
         self._try_with_forge(end_earlier)
-        return existed
+        return was_ended
 
-    def _deployment(
+    def _deployment_to(
         self,
         app: Tracker,
         state: DeploymentState,
         description: str,
     ) -> Deployment:
-        """Return the deployment of the build to an Application."""
+        """Return a deployment of the build to an Application (the environment) in this state."""
         source = self._source
         is_unique_name = self._name_counts[app.name] < 2
         return Deployment(
@@ -142,12 +166,13 @@ class ShownDeployments:
             run=self._run,
         )
 
-    def _sum_up(self) -> None:
-        """Set one status for the commit.
+    def _set_commit_status(self) -> None:
+        """Set one status for the source's commit, which sums up all deployments.
 
-        A run that does not wait does not set it, because it would stay pending forever.
+        A run that does not wait for rollouts does not set it, because it would stay pending
+        forever.
         """
-        deployments = self._shown()
+        deployments = self._shown_deployments()
         if deployments and self._source.waits_for_rollouts:
             status = summary(deployments, self._source.commit, self._run)
             self._try_with_forge(lambda forge: forge.sum_up(status))
@@ -156,15 +181,16 @@ class ShownDeployments:
         """Call the function with the forge, and return whether it succeeded. An error becomes a
         warning.
 
-        If the forge refuses one deployment, the others are still shown.
+        After an error other than `ForgeError` (the forge refuses this one request), the forge is
+        not called again.
         """
-        if self._stopped:
+        if self._forge_is_out:
             return False
         try:
             self._forge = self._forge or self._world.deployments(self._source.repository)
             work(self._forge)
         except TaskError as error:
-            self._stopped = not isinstance(error, ForgeError)
+            self._forge_is_out = not isinstance(error, ForgeError)
             self._warn(error.rule, error.message, error.hint)
             return False
         return True
@@ -175,7 +201,9 @@ class ShownDeployments:
 
 def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     """Return the commit's status, which sums up its deployments: failure if any failed, success if
-    all succeeded, else pending.
+    all succeeded, else pending. Its description is "1 failed, 2 synced and healthy".
+
+    `run` is the URL of the pipeline's page.
     """
     environments = sorted(deployment.environment for deployment in shown)
     context = f"{CONTEXT}/{environments[0]}"
@@ -186,10 +214,14 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
         f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]
     )
     if counts["failure"]:
-        return CommitStatus(commit, context, "failure", description, run)
+        return CommitStatus(
+            commit, context=context, state="failure", description=description, run=run
+        )
     if counts["success"] == len(shown):
-        return CommitStatus(commit, context, "success", description, run)
-    return CommitStatus(commit, context, "pending", description, run)
+        return CommitStatus(
+            commit, context=context, state="success", description=description, run=run
+        )
+    return CommitStatus(commit, context=context, state="pending", description=description, run=run)
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:

@@ -28,7 +28,7 @@ from task.plain_data import elements, mapping, text
 from task.text import and_more
 from task.threads import once
 
-_KEEP = "set write-back-method: git, or have the owner ignore the field"
+_REVERTED_HINT = "set write-back-method: git, or have the owner ignore the field"
 Repositories = Callable[[str, Subscription | None], Repository]
 
 
@@ -47,8 +47,10 @@ class Expected:
 
 
 def expected(landed: Sequence[LandedApplication], repository: Repositories) -> list[Expected]:
-    """Return one Application's images that should be running: they were written, or were already in
-    Git.
+    """Return one Application's images that should be running: those that were written, and those
+    that were already in Git.
+
+    `landed` has the decisions about the Application's images, by repository and commit.
     """
     images = []
     for item in landed:
@@ -61,13 +63,13 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
 
 
 def _expected_image(decision: Decision, commit: str, repository: Repositories) -> Expected:
-    """Return the image that should be running after a decision. `commit` has it, or is "" for a
-    live Application.
+    """Return the image that should be running after a decision, with the data to find out later
+    whether it was changed. `commit` contains the image, or is "" for a live Application.
     """
     key, hint = _where_to_look(decision)
     kustomize_name = decision.subscription.keys.kustomize_name
     replaced = live_image(kustomize_name) if kustomize_name else None
-    current = _at_the_tip(decision, repository) if commit else partial(_live, decision)
+    current = _reader_of_branch(decision, repository) if commit else partial(_live_image, decision)
     return Expected(
         image=decision.candidate,
         key=key,
@@ -80,12 +82,12 @@ def _expected_image(decision: Decision, commit: str, repository: Repositories) -
 
 
 def _where_to_look(decision: Decision) -> tuple[str, str]:
-    """Return where a person should look if the image is not running (the annotation with its key,
-    or the file), and what to look for.
+    """Return where a person should look if the image is not running, such as
+    "web.helm.image-tag (image.tag)" or a file, and a question about what to look for.
     """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""
-    match _tool(decision):
+    match _rendering_tool(decision):
         case "helm":
             key = sub.keys.spec or sub.keys.tag or "image.tag"
             name = "helm.image-spec" if sub.keys.spec else "helm.image-tag"
@@ -104,7 +106,7 @@ def _where_to_look(decision: Decision) -> tuple[str, str]:
             return decision.current.file or "the written file", "does the Application deploy it?"
 
 
-def _tool(decision: Decision) -> str:
+def _rendering_tool(decision: Decision) -> str:
     """Return the tool that renders the manifests from the written value ("helm", "kustomize", or
     "plugin"), or "" if the value is in the manifests themselves.
     """
@@ -122,10 +124,10 @@ def _tool(decision: Decision) -> str:
     return tools.get(str(decision.kind), "")
 
 
-def _live(decision: Decision, item: Mapping[str, Any]) -> Image | None:
+def _live_image(decision: Decision, item: Mapping[str, Any]) -> Image | None:
     """Return the image in the live Application, or None if it cannot be read."""
     reading = _live_reading(decision, item)
-    return _image(decision, reading) if reading else None
+    return _image_in_reading(decision, reading) if reading else None
 
 
 def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None:
@@ -142,10 +144,10 @@ def _live_reading(decision: Decision, item: Mapping[str, Any]) -> Reading | None
 
 
 def reverted(decisions: Sequence[Decision], item: Mapping[str, Any]) -> Rollout | None:
-    """Return a failure if the live Application `item` is back at its version from before this run's
-    patch, or None if it is not.
+    """Return a failed rollout if the live Application `item` is back at its version from before
+    this run's patch, or has no version, or None if it is not.
 
-    The pods keep running the new image for a while, so they cannot show this. A third version is
+    The pods keep running the new image for a while, so they cannot show this. Any third version is
     not a failure, because a later run must have written it.
     """
     for decision in decisions:
@@ -173,49 +175,59 @@ def _reverted_by_owner(decision: Decision, item: Mapping[str, Any]) -> Rollout:
         " reverted the patch"
     )
     compared_at = text(item, "status", "reconciledAt")
-    return Rollout("failed", because, _KEEP, sure=False, compared_at=compared_at)
+    return Rollout("failed", because, hint=_REVERTED_HINT, sure=False, compared_at=compared_at)
 
 
-def _at_the_tip(
+def _reader_of_branch(
     decision: Decision,
     repository: Repositories,
 ) -> Callable[[Mapping[str, Any]], Image | None]:
-    """Return a function that returns the image on the branch, or None if it cannot be read.
+    """Return a function that returns the image on the decision's branch, or None if it cannot be
+    read.
 
-    The branch is read once. The function is only called if there is a later commit. Its argument,
-    the live Application, is ignored.
+    The function reads the branch at its first call, and not again. It ignores its argument, the
+    live Application, because `Expected.current` also has functions that need it.
     """
 
     @once
     def image_on_branch() -> Image | None:
+        """Read the image from the tip of the branch."""
         sub = decision.subscription
         try:
             with closing(repository(sub.repo, sub)) as opened:
                 snapshot = opened.snapshot(decision.branch, target_places(sub))
             kind = resolve(sub, snapshot)
             reading = EDITORS[kind].read(snapshot.files, target_of(sub, kind))
-            return _image(decision, reading)
+            return _image_in_reading(decision, reading)
         except TaskError:
             return None
 
     return lambda _item: image_on_branch()
 
 
-def _image(decision: Decision, reading: Reading) -> Image | None:
-    """Return the image in a reading, or None if the reading is empty."""
+def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
+    """Return the decision's image with the tag and the digest of a reading (what a file or a live
+    Application contains), or None if the reading has neither.
+    """
     if not reading.tag and not reading.digest:
         return None
     image = decision.candidate
-    return Image(image.name, image.registry, image.repository, reading.tag, reading.digest)
+    return Image(
+        name=image.name,
+        registry=image.registry,
+        repository=image.repository,
+        tag=reading.tag,
+        digest=reading.digest,
+    )
 
 
 def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
     """Return the rollout of the Application `item`, but as failed if only other versions of an
     expected image are running.
 
-    This must last for a minute: an operator whose resource has no health in Argo CD may still be
-    replacing the pods. An image that is not running at all is only a warning: there may be no
-    replicas, or no job may be due.
+    The failure is unsure and slow, so it counts only if it lasts: an operator whose resource has no
+    health in Argo CD may still be replacing the pods. An image that was changed since this run
+    wrote it, or that is not running at all, is only a warning.
     """
     if rollout.state != "synced-and-healthy":
         return rollout
@@ -230,9 +242,9 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
         if any(same(wanted, image) for image in running):
             continue
 
-        set_since = _set_meanwhile(entry, item)
-        if set_since:
-            warnings.append(set_since)
+        change_text = _changed_since(entry, item)
+        if change_text:
+            warnings.append(change_text)
         elif not running:
             why = "it may have no replicas, or no job may be due; if it should be running,"
             warnings.append(f"{entry.image.reference} is not running: {why} check {entry.key}")
@@ -240,7 +252,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
             return replace(
                 rollout,
                 state="failed",
-                because=_runs_as(entry, wanted, running),
+                because=_mismatch_text(entry, wanted, running),
                 hint=entry.hint,
                 sure=False,
                 slow=True,
@@ -249,12 +261,12 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
     return replace(rollout, warning="; ".join(warnings))
 
 
-def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
+def _changed_since(expected: Expected, item: Mapping[str, Any]) -> str:
     """Return a sentence about the other version that someone has set since this run wrote the
-    expected one, or "" if there is none or it is unknown.
+    expected one, or "" if there is none or it is unknown. `item` is the live Application.
     """
     synced_revisions = revisions_of(mapping(item, "status", "sync"))
-    if expected.revision in synced_revisions:
+    if expected.revision in synced_revisions:  # there is no later commit
         return ""
     image = expected.image
     current = expected.current(item)
@@ -265,7 +277,7 @@ def _set_meanwhile(expected: Expected, item: Mapping[str, Any]) -> str:
     return f"{image.name} has since been set to {current.version} instead of {image.version}"
 
 
-def _runs_as(expected: Expected, wanted: Image, running: Sequence[Image]) -> str:
+def _mismatch_text(expected: Expected, wanted: Image, running: Sequence[Image]) -> str:
     """Return a sentence about the versions of an image that are running instead of the expected
     one.
 
@@ -274,10 +286,10 @@ def _runs_as(expected: Expected, wanted: Image, running: Sequence[Image]) -> str
     versions = list(dict.fromkeys(image.version or "no tag" for image in running))
     # if the tag is running, only its digest is wrong, so show the expected digest
     tag_is_running = any(image.tag == wanted.tag for image in running)
-    shown = wanted if tag_is_running else expected.image
+    shown_image = wanted if tag_is_running else expected.image
     return (
-        f"synced and healthy, but {shown.name} is running only as {and_more(versions)}, "
-        f"not as {shown.version}: check {expected.key}"
+        f"synced and healthy, but {shown_image.name} is running only as {and_more(versions)}, "
+        f"not as {shown_image.version}: check {expected.key}"
     )
 
 

@@ -31,7 +31,7 @@ from task.urls import normal_url, without_login
 
 _FIRST_PAUSE = 0.5
 _LONGEST_PAUSE = 10.0  # seconds between two checks of a pull request
-_LEAST = 1.0  # seconds that must remain for another wait
+_LEAST_SECONDS = 1.0  # seconds that must remain for another wait
 COMPONENT = "ArgocdImageUpdater"
 REASON = "ImagesUpdated"
 _PREFIX = "argocd-image-updater.image-"
@@ -77,18 +77,26 @@ class Follow:
         self._deadline = 0.0  # when the time for rollouts runs out
 
     def __call__(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh and wait. Report each failure as a problem, because landed changes stay."""
+        """Refresh the written Applications in Argo CD, and wait for pull requests and rollouts, as
+        the options require. Return the problems, the failures that can be undone, and how the
+        rollouts ended.
+
+        `landed` are the Applications with the image in a commit. Errors become problems in the
+        result, because landed changes stay.
+        """
         self._problems = []
         self._failures = []
         self._ends = {}
+        # on the branch that Argo CD deploys
         arrived = [item for item in landed if not item.request and item.arrives]
+        # and not already there before this run
         written = [item for item in arrived if item.written]
         if self._options.kubernetes_events and self._argo.kind == "cluster":
-            self._guarded(lambda: self._events(written), "warning")
+            self._with_problem_on_error(lambda: self._create_events(written), "warning")
         if self._options.wait:
             self._follow_requests(landed, arrived, written)
         elif self._options.refresh and self._argo.kind:
-            self._guarded(lambda: self._refresh(written), "warning")
+            self._with_problem_on_error(lambda: self._refresh(written), "warning")
         return Followed(
             tuple(self._problems),
             tuple(self._failures),
@@ -96,17 +104,18 @@ class Follow:
         )
 
     def back(self, landed: Sequence[LandedApplication]) -> Followed:
-        """Refresh the rolled-back Applications, and report which ones recover in the time left.
+        """Refresh the rolled-back Applications, and return which of them recover in the time left
+        (`recoveries`). `landed` are these Applications, with the commits of the rollback.
 
-        Failures are not errors here: the exit code is about the update.
+        A rollout that fails here does not become a problem: the exit code is about the update.
         """
         self._problems = []
         arrived = [item for item in landed if item.arrives and self._can_await(item)]
         remaining_seconds = self._deadline - time.monotonic()
         # the wait itself refreshes the Applications it waits for
-        wait_refreshes = remaining_seconds >= _LEAST and not self._options.refresh_parents
+        wait_refreshes = remaining_seconds >= _LEAST_SECONDS and not self._options.refresh_parents
         if self._options.refresh and not wait_refreshes:
-            self._guarded(lambda: self._refresh(arrived), "warning")
+            self._with_problem_on_error(lambda: self._refresh(arrived), "warning")
         recoveries = self._recoveries(arrived, remaining_seconds) if arrived else ()
         return Followed(tuple(self._problems), recoveries=recoveries)
 
@@ -115,19 +124,21 @@ class Follow:
         arrived: Sequence[LandedApplication],
         remaining_seconds: float,
     ) -> tuple[RolloutEnd, ...]:
-        """Return how the rolled-back Applications recover in the remaining time."""
-        applications = _by_application(arrived)
+        """Wait for the rolled-back Applications in the remaining time, and return how each rollout
+        ended: "healthy", "late" (not in time), "failed", or "unknown".
+        """
+        applications = _relevant_by_application(arrived)
         # An Application may have sources in several repositories, but the command waits for one
         # commit.
         wait_commands = {
             key: f"image-update wait {key} --revision {items[0].commit}"
             for key, items in applications.items()
         }
-        if remaining_seconds < _LEAST:
+        if remaining_seconds < _LEAST_SECONDS:
             return _unknown_ends(wait_commands, "--wait-timeout has run out")
         self._argo.log("info", "waiting for the rolled-back Applications to recover")
         try:
-            rows, errors = self._watched(applications, remaining_seconds)
+            rows, errors = self._wait_for_rollouts(applications, remaining_seconds)
         except TaskError as failure:
             return _unknown_ends(wait_commands, str(failure))
         rollout_ends = []
@@ -136,33 +147,41 @@ class Follow:
             error = errors.get(key)
             if error:
                 because = message_without_name(error, key)
-                rollout_ends.append(RolloutEnd(key, "unknown", because, wait_commands[key]))
+                rollout_ends.append(
+                    RolloutEnd(key, "unknown", because=because, hint=wait_commands[key])
+                )
             elif row.state == "synced-and-healthy":
-                rollout_ends.append(RolloutEnd(key, "healthy", row.warning))
+                rollout_ends.append(RolloutEnd(key, "healthy", because=row.warning))
             elif row.state in ("timed-out", "paused"):
-                rollout_ends.append(RolloutEnd(key, "late", row.because, wait_commands[key]))
+                rollout_ends.append(
+                    RolloutEnd(key, "late", because=row.because, hint=wait_commands[key])
+                )
             else:
-                rollout_ends.append(RolloutEnd(key, "failed", why_not_rolled_out(row), row.hint))
+                rollout_ends.append(
+                    RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
+                )
         return tuple(rollout_ends)
 
-    def _guarded(self, work: Callable[[], None], severity: Severity) -> None:
-        """Call the function, and turn its error into a problem with this severity."""
+    def _with_problem_on_error(self, work: Callable[[], None], severity: Severity) -> None:
+        """Call the function. If it raises a `TaskError`, add the error to the problems of this run,
+        with this severity.
+        """
         try:
             work()
         except TaskError as error:
             self._add_problem(error, severity)
 
     def _add_problem(self, error: TaskError, severity: Severity) -> None:
-        """Report an error as a problem with this severity."""
+        """Add an error to the problems of this run, with this severity."""
         trouble = error.trouble
         if severity == "warning":
             trouble = trouble.as_warning()
         self._problems.append(Problem(trouble))
 
-    def _events(self, written: Sequence[LandedApplication]) -> None:
+    def _create_events(self, written: Sequence[LandedApplication]) -> None:
         """Create a Kubernetes Event for each written Application that still exists."""
         kubernetes = self._argo.kubernetes()
-        for members in _by_application(written).values():
+        for members in _relevant_by_application(written).values():
             app = members[0].application
             live_application = kubernetes.get(APPLICATIONS, app.namespace, app.name)
             if live_application is None:
@@ -177,9 +196,9 @@ class Follow:
         """Have Argo CD compare these Applications, and their parents, with Git now."""
         keys = [(item.application.namespace, item.application.name) for item in landed]
         refresh(self._argo.api(), keys, self._argo.log)
-        refresh(self._argo.api(), self._parents(landed), self._argo.log)
+        refresh(self._argo.api(), self._parents_to_refresh(landed), self._argo.log)
 
-    def _parents(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
+    def _parents_to_refresh(self, landed: Sequence[LandedApplication]) -> list[tuple[str, str]]:
         """Return (namespace, name) of the parents of the written Applications (app of apps), if
         they are to be refreshed.
         """
@@ -203,17 +222,19 @@ class Follow:
     ) -> None:
         """Wait for pull requests to be merged, and then for all rollouts.
 
-        `arrived` are those of the `landed` Applications whose change is on the branch that Argo CD
-        deploys, and `written` are those of them that this run wrote.
+        `landed` are the Applications with an image in a commit. `arrived` are those of them whose
+        commit is on the branch that Argo CD deploys, and `written` are those of these that this run
+        wrote. An Application whose commit is only on a head branch (any other branch), without a
+        pull request, gets a warning.
         """
-        requested = [item for item in landed if item.request]
+        requested = [item for item in landed if item.request]  # in a pull request
         # the wait itself refreshes the Applications it waits for, but here it begins after the
         # merge, and it does not refresh parents
         if self._options.refresh and (requested or self._options.refresh_parents):
-            self._guarded(lambda: self._refresh(written), "warning")
+            self._with_problem_on_error(lambda: self._refresh(written), "warning")
 
         deadline = time.monotonic() + self._options.wait_timeout
-        merged, unmerged = _once_merged(requested, self._forge, deadline, self._argo.log)
+        merged, unmerged = _wait_for_merges(requested, self._forge, deadline, self._argo.log)
         for error in unmerged:
             self._add_problem(error, "error")
 
@@ -224,27 +245,31 @@ class Follow:
                 head = next(decision.head for decision in item.decisions if decision.head)
                 self._warn_not_awaited(item, f"nothing will roll out until {head} is merged")
         if awaited:
-            self._guarded(lambda: self._follow_rollouts(awaited), "error")
-        self._end_unmerged(requested, merged)
+            self._with_problem_on_error(lambda: self._follow_rollouts(awaited), "error")
+        self._fail_unmerged(requested, merged)
 
-    def _end_unmerged(
+    def _fail_unmerged(
         self,
         requested: Iterable[LandedApplication],
         merged: Iterable[LandedApplication],
     ) -> None:
-        """Mark an Application's rollout as failed if only a part of its change has landed, because
-        one of the `requested` pull requests is not merged.
+        """Mark an Application's rollout as failed if one of its pull requests is not merged, so
+        that only a part of its change is deployed.
+
+        `requested` has what is in pull requests, and `merged` has what is merged of that.
         """
         merged_keys = {(item.application.key, item.repo) for item in merged}
         for item in requested:
             key = item.application.key
             is_merged = (key, item.repo) in merged_keys
             if key in self._ends and not is_merged:
-                self._ends[key] = RolloutEnd(key, "failed", "its pull request is not merged")
+                self._ends[key] = RolloutEnd(
+                    key, "failed", because="its pull request is not merged"
+                )
 
     def _can_await(self, landed: LandedApplication) -> bool:
-        """Return whether the Application has a source in the repository that was written. If it
-        does not, add a warning.
+        """Return whether the Application has a source in the repository that was written, or was
+        patched in the cluster. If neither, also add a warning.
         """
         is_live_patch = not landed.commit
         if is_live_patch:
@@ -260,21 +285,21 @@ class Follow:
         hint = "wait for the Application that deploys it: image-update wait APP --revision SHA"
         self._problems.append(warning(landed.application.key, f"not waiting for it: {why}", hint))
 
-    def _watched(
+    def _wait_for_rollouts(
         self,
         applications: Mapping[str, Sequence[LandedApplication]],
         limit: float,
     ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-        """Wait for the rollouts of these Applications (what landed, by key), at most for `limit`
-        seconds.
+        """Wait for the rollouts of these Applications, at most for `limit` seconds. `applications`
+        has, by the Application's key (namespace/name), the commits with its images.
 
         Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
         """
         awaited = []
         for items in applications.values():
-            judge = all_of([self._judge(item) for item in items])
+            judge = all_of([self._judge_of_change(item) for item in items])
             if self._options.expect_image:
-                judge = _also_running(judge, expected(items, self._repository))
+                judge = _judge_of_images(judge, expected(items, self._repository))
             app = items[0].application
             awaited.append(Awaited(app.namespace, app.name, judge))
         argo = self._argo
@@ -288,10 +313,12 @@ class Follow:
         )
 
     def _follow_rollouts(self, landed: Sequence[LandedApplication]) -> None:
-        """Wait for the rollouts, and record how they ended, and which can be rolled back."""
-        applications = _by_application(landed)
+        """Wait for the rollouts of what landed (the Applications with an image in a commit). Add to
+        this run's problems, rollout ends, and failures how each rollout ended.
+        """
+        applications = _relevant_by_application(landed)
         self._deadline = time.monotonic() + self._options.wait_timeout
-        rows, errors = self._watched(applications, self._options.wait_timeout)
+        rows, errors = self._wait_for_rollouts(applications, self._options.wait_timeout)
         for row in rows:
             key = row.application
             error = errors.get(key)
@@ -307,28 +334,31 @@ class Follow:
             self._argo.log("error", f"{failed} of {len(rows)} Applications did not roll out")
 
     def _record_success(self, row: RolloutState) -> None:
-        """Record a rollout that is complete or paused, and its warning."""
+        """Record that a rollout is healthy, unless it is paused. Add its warning, if it has one."""
         key = row.application
         # the outcome of a paused rollout is unknown, so its deployment stays in progress
         if row.state != "paused":
-            self._ends[key] = RolloutEnd(key, "healthy", row.because)
+            self._ends[key] = RolloutEnd(key, "healthy", because=row.because)
         if row.warning:
             self._problems.append(warning(key, row.warning, row.hint))
 
     def _record_failure(self, row: RolloutState, landed: Sequence[LandedApplication]) -> None:
-        """Record a rollout that failed, and whether what landed can be rolled back."""
+        """Record that a rollout failed. If it failed after the sync of this change, also add it to
+        the failures, which are rolled back with `--on-failure rollback`.
+        """
         key = row.application
         because = why_not_rolled_out(row)
-        trouble = Trouble("rollout", because, self._way_out(row, landed), exit=Exit.ROLLOUT)
+        trouble = Trouble("rollout", because, self._failure_hint(row, landed), exit=Exit.ROLLOUT)
         self._problems.append(Problem(trouble, application=key))
-        self._ends[key] = RolloutEnd(key, "failed", because)
+        self._ends[key] = RolloutEnd(key, "failed", because=because)
         # only a failure after the sync of this change, and not just a lack of news, is undone
-        if row.begun and row.known and row.state in ("failed", "timed-out"):
+        is_known_failure = row.begun and row.known and row.state in ("failed", "timed-out")
+        if is_known_failure:
             self._failures.append(Failure(tuple(landed), because))
         elif self._settings.on_failure == "rollback":
             self._problems.append(not_undone(key, _why_not_undone(row)))
 
-    def _way_out(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
+    def _failure_hint(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
         """Return the hint for a failed rollout: its own hint, its page, and the command to roll
         back, if a person has to do that.
         """
@@ -343,13 +373,15 @@ class Follow:
             hints.append(f"to roll back: image-update rollback {row.application} --to previous")
         return "; ".join(hints)
 
-    def _judge(self, landed: LandedApplication) -> Judge:
-        """Return a function that judges the rollout of what landed in one Application.
+    def _judge_of_change(self, landed: LandedApplication) -> Judge:
+        """Return a judge (a function that returns how far a rollout is) for an Application with an
+        image in a commit (`landed`).
 
-        It must be synced to the commit or a later one, or, if the live Application was patched, to
-        the patched spec.
+        The Application must be synced to the commit or a later one, or, if the live Application was
+        patched, to the patched spec.
         """
-        if not landed.commit:
+        is_live_patch = not landed.commit
+        if is_live_patch:
             judge_patched = judge_of(lambda _any: True, spec=True)
             return lambda item, since, details: (
                 reverted(landed.decisions, item) or judge_patched(item, since, details)
@@ -371,18 +403,23 @@ def _why_not_undone(row: RolloutState) -> str:
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
     """Return an unknown end with the same reason for each Application; `hints` are by its key."""
-    return tuple(RolloutEnd(key, "unknown", because, hint) for key, hint in hints.items())
+    return tuple(
+        RolloutEnd(key, "unknown", because=because, hint=hint) for key, hint in hints.items()
+    )
 
 
-def _also_running(judge: Judge, images: Sequence[Expected]) -> Judge:
+def _judge_of_images(judge: Judge, images: Sequence[Expected]) -> Judge:
     """Return a judge that accepts a rollout only if these images are running as well."""
     return lambda item, since, details: expecting(judge(item, since, details), item, images)
 
 
-def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[LandedApplication]]:
-    """Return what landed, by the Application's key.
+def _relevant_by_application(
+    landed: Sequence[LandedApplication],
+) -> dict[str, list[LandedApplication]]:
+    """Group what landed (Applications with an image in a commit) by the Application's key.
 
-    If something was written to a repository, leave out the items there that were not written.
+    For each Application and repository, if this run wrote something, leave out the items that were
+    already there before.
     """
     grouped: dict[str, list[LandedApplication]] = {}
     for key, items in by_application(landed).items():
@@ -391,17 +428,18 @@ def _by_application(landed: Sequence[LandedApplication]) -> dict[str, list[Lande
     return grouped
 
 
-def _once_merged(
+def _wait_for_merges(
     landed: Sequence[LandedApplication],
     forge: Callable[[str], Host],
     deadline: float,
     log: Log,
 ) -> tuple[list[LandedApplication], list[TaskError]]:
-    """Wait until the deadline for the pull requests of the landed Applications to be merged.
+    """Wait until the deadline for the pull requests with the Applications' images to be merged.
 
-    Return what is merged, with the merge commit, which Argo CD then sees, and an error for each
-    pull request that is not merged.
+    Return what is merged, with the merge commit as its commit, and an error for each pull request
+    that is not merged.
     """
+    # both by repository and number, because Applications may share a pull request
     merged_requests: dict[tuple[str, str], Proposed] = {}
     errors: dict[tuple[str, str], TaskError] = {}
     merged: list[LandedApplication] = []
@@ -411,7 +449,7 @@ def _once_merged(
             continue
         if key not in merged_requests:
             try:
-                merged_requests[key] = _merged_request(
+                merged_requests[key] = _wait_for_merge(
                     forge(item.repo), item.request, deadline, log
                 )
             except TaskError as error:
@@ -422,10 +460,11 @@ def _once_merged(
     return merged, list(errors.values())
 
 
-def _merged_request(forge: Host, number: str, deadline: float, log: Log) -> Proposed:
+def _wait_for_merge(forge: Host, number: str, deadline: float, log: Log) -> Proposed:
     """Wait until a pull request is merged, and return it.
 
-    Raises `RolloutError` if it is closed, or not merged by the deadline.
+    Raises `RolloutError` if it is closed, or not merged by the deadline. If the forge does not
+    respond, keep trying until the deadline.
     """
     pause = _FIRST_PAUSE
     is_logged = False
@@ -470,7 +509,9 @@ def updated_event(
     timestamp = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     # made unique by the time, like the names that Kubernetes components generate
     suffix = f".{round(now * 1e9):x}"
-    event_name = name[: _LONGEST_NAME - len(suffix)].rstrip("-.") + suffix
+    longest_prefix = _LONGEST_NAME - len(suffix)  # Kubernetes limits the length of names
+    # a name must not have a hyphen or a dot before the suffix's dot
+    event_name = name[:longest_prefix].rstrip("-.") + suffix
     annotations: dict[str, str] = {}
     for number, change in enumerate(changes):
         prefix = f"{_PREFIX}{number}"

@@ -40,9 +40,11 @@ MARK = "image-update-plan"
 
 
 def follow_up(delivered: Delivered, world: World) -> Ended:
-    """Show deployments, refresh Argo CD, and wait, as the job's options require.
+    """Show deployments, have Argo CD compare with Git, and wait for rollouts, as the job's options
+    require. `delivered` has what this run has committed.
 
-    If the job says so, roll back updates whose rollouts failed.
+    If the job says so (`undo`), roll back updates whose rollouts failed. Return the commits and
+    decisions of the rollbacks, and all problems.
     """
     job = delivered.job
     landed = delivered.outcome.landed
@@ -60,8 +62,9 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     if deployments:
         problems += deployments.end(landed, followed)
 
-    has_failed = bool(followed.failures)
-    if not job.undo or not has_failed or shutdown.code():
+    must_undo = job.undo and bool(followed.failures)
+    is_shutting_down = bool(shutdown.code())
+    if not must_undo or is_shutting_down:
         return Ended(problems=problems)
     undone, undo_problems = undo(followed.failures, delivered, world)
     return Ended(Outcome(commits=undone.commits), problems + undo_problems, undone.decisions)
@@ -73,12 +76,13 @@ def undo(
     world: World,
 ) -> tuple[Outcome, tuple[Problem, ...]]:
     """Roll back the updates whose rollouts failed, unless Git has changed since this run wrote
-    them.
+    them, and wait for the rolled-back Applications.
 
     Return the outcome, and the problems, which also say whether the Applications are healthy again.
     """
     job = delivered.job
     seconds_since_start = world.now() - delivered.began
+    # `terms.now` is when the run began
     now = of_unix(int(epoch_seconds(job.terms.now) + seconds_since_start))
     asks, ask_problems = asks_to_undo(failures, delivered.matched.asks, now)
     undone = Outcome()
@@ -95,7 +99,7 @@ def undo(
 
 
 def _with_rollbacks_marked(undone: Outcome) -> Outcome:
-    """Mark the commits that roll back an Application.
+    """Return the outcome with `rollback` set in the commits that roll back an Application.
 
     Other commits only record the failure of a version that has since been replaced in Git.
     """
@@ -119,8 +123,9 @@ def asks_to_undo(
     """Return an ask (a request to decide about one image) for each failed update that can be
     undone, and a warning with the reason for each one that cannot.
 
-    `asks` are the run's asks. As for any rollback, `by_hand` decides about each ask, based on Git's
-    state at that time.
+    `failures` are Applications whose rollouts failed, each with what this run has changed in it.
+    `asks` are the run's asks. Each new ask sets a hold (an order that keeps a version) with the
+    cause of the failure as its reason.
     """
     # The repository's config is applied to a decision's subscription, but not to an ask's.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
@@ -134,20 +139,23 @@ def asks_to_undo(
             problems.append(not_undone(app, "this run did not update it"))
         for update in updates:
             sub = update.subscription
-            why_impossible = _why_impossible(update)
-            if why_impossible:
-                why = f"{sub.entry.image.name}: {why_impossible}"
+            why_not_undoable = _why_not_undoable(update)
+            if why_not_undoable:
+                why = f"{sub.entry.image.name}: {why_not_undoable}"
                 problems.append(not_undone(sub.application.key, why))
                 continue
             cause = shortened(without_logins(one_line(failure.cause)), LONGEST_CAUSE)
             hold = Hold(f"the rollout of {update.candidate.version} failed: {cause}", BY, now)
-            intent = Intent("undo", hold, whole=False, undone=update)
+            intent = Intent(verb="undo", hold=hold, whole=False, undone=update)
             undo_asks.append(Ask(sub, (), intent, siblings.get(sub.identity, ())))
     return undo_asks, problems
 
 
-def _why_impossible(decision: Decision) -> str:
-    """Return why an update cannot be undone, regardless of what is in Git now, or "" if it can."""
+def _why_not_undoable(decision: Decision) -> str:
+    """Return why an update cannot be undone, regardless of what is in Git now, or "" if it can.
+
+    Undoing it restores the version that was in Git before (`current`).
+    """
     sub = decision.subscription
     before = decision.current
     if sub.method == "argocd":
@@ -163,8 +171,8 @@ def _why_impossible(decision: Decision) -> str:
 
 
 def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
-    """Return the job for these asks: a rollback whose commit messages do not name the source commit
-    of the failed build.
+    """Return the job that rolls back the images of these asks (requests to decide about one image).
+    Its commit messages do not have the trailers about the source commit of the failed build.
     """
     trailers = []
     for name, value in job.wording.trailers:
@@ -182,11 +190,10 @@ def job_to_undo(job: Job, asks: Sequence[Ask]) -> Job:
 
 
 def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ()) -> list[Problem]:
-    """Return a problem that describes the result for each update, whether it was undone or not. A
-    failure is an error.
+    """Return a problem for each decision of a rollback: a warning that the image was rolled back or
+    why it was not, or an error if the rollback failed.
 
-    `recoveries` are the rollouts after the rollback. The exit code is that of the failed rollout,
-    which made the rollback necessary.
+    `undone` is the outcome of the rollback, and `recoveries` are the rollouts after it.
     """
     ends = {rollout_end.application: rollout_end for rollout_end in recoveries}
     pull_requests: dict[str, str] = {}  # by the Application's key
@@ -201,7 +208,7 @@ def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ())
             message = f"{decision.candidate.reference}: {decision.unchecked.message}"
             problems.append(Problem(replace(decision.unchecked, message=message), application=app))
         if verdict.verdict == "update":
-            problems.append(_rollback_line(decision, pull_requests.get(app), ends.get(app)))
+            problems.append(_rollback_problem(decision, pull_requests.get(app), ends.get(app)))
         elif verdict.verdict == "error":
             trouble = replace(verdict.trouble, message=f"not rolled back: {verdict.because}")
             problems.append(Problem(trouble, application=app))
@@ -211,8 +218,9 @@ def problems_of_rollback(undone: Outcome, recoveries: Iterable[RolloutEnd] = ())
     return problems
 
 
-def _rollback_line(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
-    """Return the problem that describes the rollback of an image.
+def _rollback_problem(decision: Decision, request: str | None, end: RolloutEnd | None) -> Problem:
+    """Return the problem that describes the rollback of an image: a warning, or an error if the
+    Application did not become healthy again.
 
     `request` is the pull request that will roll it back, and `end` is how the rollout after the
     rollback ended. Each is None if there is none.

@@ -30,8 +30,8 @@ from task.plain_data import mapping, mappings
 from task.text import and_more, printable
 from task.urls import normal_url
 
-_FULL = 40  # characters of a commit id
-_AGAIN = 15.0  # seconds before a failed query is repeated
+_FULL_LENGTH = 40  # characters of a commit id
+_SECONDS_BETWEEN_QUERIES = 15.0  # seconds before a failed query is repeated
 # (subscription, repository, revision, commit) → how they relate: "newer" contains the commit, "" is
 # unknown
 Descends = Callable[[Subscription | None, str, str, str], str]
@@ -58,9 +58,11 @@ def watch(
     *,
     refresh: bool = True,
 ) -> tuple[tuple[RolloutState, ...], Mapping[str, TaskError]]:
-    """Wait for the rollouts of all Applications, at most for `limit` seconds, and show progress.
+    """Wait for the rollouts of all awaited Applications, at most for `limit` seconds, and show
+    progress. `refresh` is whether to have Argo CD compare with Git in between.
 
-    Return how each rollout ended, and the errors for rollouts whose outcome is unknown.
+    Return how each rollout ended, and, by the Application's key, the errors for rollouts whose
+    outcome is unknown.
     """
     rollouts = Rollouts(api, awaited, Pace(limit), log=log, refreshes=refresh)
     with display(log, environ, limit) as show:
@@ -70,10 +72,11 @@ def watch(
 
 
 def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
-    """Return a function that judges a rollout of one of the accepted revisions.
+    """Return a judge: a function that returns how far a rollout is. Here, it is the rollout of a
+    revision for which `accepts` returns True.
 
-    Only sources from the repository must be at such a revision ("" means all sources). With `spec`,
-    Argo CD must have compared with the Application's current spec.
+    Only the Application's sources from `repository` must be at such a revision ("" means all
+    sources). With `spec`, Argo CD must have compared with the Application's current spec.
     """
     is_in_repository = partial(same, repository)
 
@@ -99,8 +102,10 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[str], bool]:
     """Return a function that returns whether a revision contains a commit.
 
-    It does if it is that commit, or if it is later, which `relation_to_commit` finds out ("newer",
-    "same", "older", or "unrelated"). If it cannot, it is called again after a while.
+    It does if it is that commit, or if `relation_to_commit` returns "newer" or "same" for it. The
+    other relations are "older" and "unrelated". Any other result means that the relation is
+    unknown: then the revision does not count, and `relation_to_commit` is called again after a
+    while. Known relations are kept.
     """
     contains_by_revision: dict[str, bool] = {}
     next_query: dict[str, float] = {}  # when to repeat a query whose result was unknown
@@ -116,7 +121,7 @@ def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[
             return False
         relation = relation_to_commit(revision)
         if relation not in _KNOWN_RELATIONS:
-            next_query[revision] = monotonic() + _AGAIN
+            next_query[revision] = monotonic() + _SECONDS_BETWEEN_QUERIES
             return False
         contains_by_revision[revision] = relation in ("newer", "same")
         return contains_by_revision[revision]
@@ -125,29 +130,33 @@ def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[
 
 
 def all_of(judges: Sequence[Judge]) -> Judge:
-    """Return a function that judges a rollout by all of the judges.
+    """Combine several judges (functions that return how far a rollout is) into one.
 
-    It returns the result that matters most: one that is not rolled out, or else one that is unsure
-    or paused.
+    It returns the most serious of their results: one that is not rolled out, or else one that is
+    unsure, or else one that is paused.
     """
     if len(judges) == 1:
         return judges[0]
 
     def judge_by_all(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         rollouts = [judge(item, since, details) for judge in judges]
-        return max(rollouts, key=_concern)
+        return max(rollouts, key=_seriousness)
 
     return judge_by_all
 
 
-def _concern(rollout: Rollout) -> tuple[bool, bool, bool]:
-    """Return a key that is greater for a rollout that matters more to a person."""
-    return rollout.state not in ROLLED_OUT, not rollout.sure, rollout.state == "paused"
+def _seriousness(rollout: Rollout) -> tuple[bool, bool, bool]:
+    """Return a key that is greater for a more serious state: first those that are not rolled out,
+    then those that are unsure, then those that are paused.
+    """
+    is_incomplete = rollout.state not in ROLLED_OUT
+    is_unsure = not rollout.sure
+    return is_incomplete, is_unsure, rollout.state == "paused"
 
 
 def accepts(revision: str, other: str) -> bool:
     """Return whether the other revision is `revision`, which may be abbreviated."""
-    is_abbreviated = len(revision) < _FULL
+    is_abbreviated = len(revision) < _FULL_LENGTH
     return other == revision or (is_abbreviated and other.startswith(revision))
 
 
@@ -155,9 +164,9 @@ def rollout_error(
     rows: Iterable[RolloutState],
     errors: Mapping[str, TaskError] = {},
 ) -> TaskError | None:
-    """Return the error for rollouts that did not succeed, or None if all did.
+    """Return the error for rollouts that did not succeed, or None if all did (or are paused).
 
-    `errors` are those of Argo CD's API. If there are any, return the most important one.
+    `errors` are those of Argo CD's API. If there are any, return the most important one instead.
     """
     if errors:
         return min(errors.values(), key=lambda error: PRECEDENCE.index(error.exit))
@@ -175,11 +184,11 @@ def display(
     environ: Mapping[str, str],
     limit: float,
 ) -> Iterator[Callable[[Sight], None]]:
-    """Yield a function that shows all rollouts at one moment.
+    """Yield a function that shows a sight: the states of all rollouts at one moment.
 
-    It updates a table on a terminal. In a CI job or without a terminal, it logs one line per
-    change. A failure is not logged as an error here, because the command's error repeats it at the
-    end, with a hint.
+    On a terminal, it updates a table. In a CI job or without a terminal, it logs one line for each
+    rollout that has changed. A failure is not logged as an error here, because the command's error
+    repeats it at the end, with a hint.
     """
 
     def log_changes(sight: Sight) -> None:
@@ -215,16 +224,18 @@ def picture(
     limit: float,
     size: ConsoleDimensions,
 ) -> RenderableType:
-    """Return a drawing of a progress bar, after `seconds` of `limit`, and of one line per
-    Application, cut to the terminal's width.
+    """Return a progress bar, after `seconds` of `limit`, and below it one line per Application, cut
+    to the terminal's `size`.
 
-    If they do not all fit the height, failed Applications come first, then those in progress.
+    If not all Applications fit the height, show the first ones by rank: failed Applications, then
+    those that need a person, then those in progress. The last line has the number of the others.
     """
     most_lines = max(size.height, 4) - 2  # without the bar, and the cursor's line
     if len(rows) <= most_lines:
         return Group(_progress_bar(rows, seconds, limit), _table_of(rows, size.width))
     by_rank = sorted(rows, key=lambda row: MARKS[row.state][2])
-    shown_rows = by_rank[: most_lines - 1]  # the last line has the number of the others
+    most_rows = most_lines - 1  # the last line has the number of the others
+    shown_rows = by_rank[:most_rows]
     return Group(
         _progress_bar(rows, seconds, limit),
         _table_of(shown_rows, size.width),
@@ -240,14 +251,16 @@ def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) ->
         completed=completed if rows else 1,
         width=20,
     )
-    label = f"{completed} of {len(rows)} rolled out, {_minutes(seconds)} of {_minutes(limit)}"
+    times = f"{_duration_text(seconds)} of {_duration_text(limit)}"
+    label = f"{completed} of {len(rows)} rolled out, {times}"
     grid = Table.grid(padding=(0, 1))
     grid.add_row(bar, Text(label))
     return grid
 
 
 def _table_of(rows: Sequence[RolloutState], width: int) -> Table:
-    """Return a table with a line for each rollout: its mark, its Application, and the reason.
+    """Return a table with a line for each rollout: a mark for its state (such as "!!"), its
+    Application, and the reason for its state.
 
     `width` is the terminal's. The Applications take at most half of it.
     """
@@ -272,7 +285,7 @@ def line(row: RolloutState) -> str:
     if row.hint and row.ended:
         hint = f"; {printable(row.hint)}"
     return (
-        f"{printable(row.application)}: {row.state} after {_minutes(row.seconds)}:"
+        f"{printable(row.application)}: {row.state} after {_duration_text(row.seconds)}:"
         f" {printable(row.because)}{hint}"
     )
 
@@ -281,14 +294,15 @@ def why_not_rolled_out(row: RolloutState) -> str:
     """Return what happened to an Application that did not roll out."""
     because = printable(row.because)
     if row.state == "timed-out":
-        return f"not synced and healthy after {_minutes(row.seconds)}: {because}"
+        return f"not synced and healthy after {_duration_text(row.seconds)}: {because}"
     return because
 
 
 def summary(rows: Sequence[RolloutState]) -> str:
     """Return a sentence about the Applications that did not roll out. There must be at least one.
 
-    If several Applications were awaited, the sentence only lists their names.
+    If `rows` has only one Application, the sentence says what happened to it. Otherwise, it lists
+    the names: "2 of 3 Applications did not roll out: a/web, a/api".
     """
     failed = [row for row in rows if row.state not in ROLLED_OUT]
     if len(rows) == 1:
@@ -297,7 +311,7 @@ def summary(rows: Sequence[RolloutState]) -> str:
     return f"{len(failed)} of {len(rows)} Applications did not roll out: {names}"
 
 
-def _minutes(duration: float) -> str:
+def _duration_text(duration: float) -> str:
     """Return a duration, which is in seconds, as `42 s`, `3:05 min`, or `1:03:05`."""
     all_minutes, seconds = divmod(int(duration), 60)
     hours, minutes = divmod(all_minutes, 60)

@@ -44,14 +44,18 @@ _TOKEN = (
     "create a token with argocd account generate-token, and pass it in"  # noqa: S105
     " ARGOCD_AUTH_TOKEN or --argocd-auth-token-file"
 )
-_SERVER = "run it again; if that does not help, check --argocd-server"
+_SERVER_HINT = "run it again; if that does not help, check --argocd-server"
 _NOT_FOUND = 5  # gRPC's code
-_SHORT = 4  # characters; a shorter secret would match parts of ordinary words
+_SHORTEST_SECRET = 4  # characters; a shorter secret would match parts of ordinary words
 # The Application has changed: the patch's first operation tests the resourceVersion.
-_MEANWHILE = ("too many conflicts", "testing value")
+_CONFLICT_SIGNS = ("too many conflicts", "testing value")
 # The test succeeded, but the patch does not match.
-_MALFORMED = ("error applying patch", "error unmarshaling patched app", "error decoding json patch")
-_DENIED = re.compile(
+_UNFIT_PATCH_SIGNS = (
+    "error applying patch",
+    "error unmarshaling patched app",
+    "error decoding json patch",
+)
+_DENIED_MESSAGE = re.compile(
     r"permission denied: (?P<permission>[^,]+, [^,]+, [^,]+)(?:, sub: (?P<who>[^,]+))?"
 )
 
@@ -145,12 +149,12 @@ class ArgoCDApi:
         selector: str = "",
         namespace: str = "",
     ) -> list[dict[str, Any]]:
-        """Return the Applications that the token has access to.
+        """Return the Applications that the token has access to, each with only these `fields`, such
+        as "metadata.name". With empty `fields`, each is complete.
 
-        Each has only these `fields`, such as "metadata.name". With an empty `fields`, each is
-        complete.
+        `projects`, `selector`, and `namespace` narrow the list, unless they are empty.
         """
-        requested_fields = None
+        requested_fields = None  # parameters that are None are not sent
         if fields:
             names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
             requested_fields = ",".join(names)
@@ -160,17 +164,19 @@ class ArgoCDApi:
             "selector": selector or None,
             "appNamespace": namespace or None,
         }
-        response = self._ask(
+        response = self._request_object(
             "GET",
             "/api/v1/applications",
             "applications, get, */*",
             "the list of Applications",
             params,
         )
-        if not isinstance(response.get("items") or [], list):
+        # an empty list may be null or missing
+        has_list = isinstance(response.get("items") or [], list)
+        if not has_list:
             raise SourceDownError(
                 "Argo CD returned something other than a list of Applications",
-                hint=_SERVER,
+                hint=_SERVER_HINT,
             )
         return [{**KIND, **item} for item in mappings(response, "items")]
 
@@ -189,7 +195,9 @@ class ArgoCDApi:
         """
         params = {**self._namespace_param(namespace), "project": project or None}
         permission, subject = self._permission("get", namespace, name)
-        application = self._ask("GET", _path(name), permission, subject, params)
+        application = self._request_object(
+            "GET", _application_path(name), permission, subject, params
+        )
         return {**KIND, **application}
 
     def refresh_application(self, namespace: str, name: str) -> None:
@@ -199,13 +207,15 @@ class ArgoCDApi:
         params = {"refresh": "normal", **self._namespace_param(namespace)}
         permission, subject = self._permission("get", namespace, name)
         try:
-            response = self._refresh_http.ask("GET", _path(name), params=params, again=False)
+            response = self._refresh_http.ask(
+                "GET", _application_path(name), params=params, again=False
+            )
         except NoAnswerError as error:
             if error.kind == "slow":
                 return  # Argo CD still completes the refresh
             raise unreachable(error, self._connection) from None
         # the content does not matter, but this raises the error of an unsuccessful response
-        self._json_object(response, permission, subject)
+        self._object_in(response, permission, subject)
 
     def patch_application(
         self,
@@ -224,7 +234,9 @@ class ArgoCDApi:
             **self._namespace_param(namespace),
         }
         permission, subject = self._permission("update", namespace, name)
-        changed = self._ask("PATCH", _path(name), permission, subject, body=body)
+        changed = self._request_object(
+            "PATCH", _application_path(name), permission, subject, body=body
+        )
         return {**KIND, **changed}
 
     def resource_tree(self, namespace: str, name: str) -> dict[str, Any]:
@@ -235,8 +247,10 @@ class ArgoCDApi:
         """
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
-        tree = self._ask("GET", f"{_path(name)}/resource-tree", permission, subject, params)
-        for node in crashing_pods(tree)[:CRASHED]:
+        tree = self._request_object(
+            "GET", f"{_application_path(name)}/resource-tree", permission, subject, params
+        )
+        for node in crashing_pods(tree)[:CRASHED]:  # each pod needs a request
             pod_params = {
                 **params,
                 "kind": "Pod",
@@ -246,8 +260,8 @@ class ArgoCDApi:
             }
             # without the pod, the tree is only less detailed
             with suppress(SourceError, ValueError):
-                resource = self._ask(
-                    "GET", f"{_path(name)}/resource", permission, subject, pod_params
+                resource = self._request_object(
+                    "GET", f"{_application_path(name)}/resource", permission, subject, pod_params
                 )
                 pod = parsed_json(text(resource, "manifest"))
                 _reason, message = pod_problem(mapping(pod, "status"))
@@ -259,18 +273,20 @@ class ArgoCDApi:
         """Return the Application's sync windows: `assignedWindows`, `activeWindows`, `canSync`."""
         permission, subject = self._permission("get", namespace, name)
         params = self._namespace_param(namespace)
-        return self._ask("GET", f"{_path(name)}/syncwindows", permission, subject, params)
+        return self._request_object(
+            "GET", f"{_application_path(name)}/syncwindows", permission, subject, params
+        )
 
     def application_set(self, namespace: str, name: str) -> dict[str, Any]:
         """Return an ApplicationSet."""
         path = f"/api/v1/applicationsets/{path_part(name)}"
         permission = f"applicationsets, get, <project>/{name}"
         params = {"appsetNamespace": namespace or None}
-        return self._ask("GET", path, permission, f"ApplicationSet {name}", params)
+        return self._request_object("GET", path, permission, f"ApplicationSet {name}", params)
 
     def project(self, namespace: str, name: str) -> dict[str, Any]:  # noqa: ARG002 - as in Kubernetes
         """Return an AppProject. AppProjects are in the control plane's namespace."""
-        return self._ask(
+        return self._request_object(
             "GET",
             f"/api/v1/projects/{path_part(name)}",
             f"projects, get, {name}",
@@ -280,8 +296,8 @@ class ArgoCDApi:
     def web(self) -> str:
         """Return the UI's URL from Argo CD's settings, else the API's URL if people can reach it.
 
-        Return "" if the address only works in the cluster. The settings can be read without a
-        token.
+        Return "" if the API's address appears to work only in the cluster. The settings can be read
+        without a token.
         """
         with suppress(NoAnswerError):
             settings = self._http.ask("GET", "/api/v1/settings").mapping()
@@ -298,7 +314,7 @@ class ArgoCDApi:
         self._http.close()
         self._refresh_http.close()
 
-    def _ask(
+    def _request_object(
         self,
         method: str,
         path: str,
@@ -316,9 +332,9 @@ class ArgoCDApi:
             response = self._http.ask(method, path, params=params, json=body)
         except NoAnswerError as error:
             raise unreachable(error, self._connection) from None
-        return self._json_object(response, permission, subject, patched=method == "PATCH")
+        return self._object_in(response, permission, subject, patched=method == "PATCH")
 
-    def _json_object(
+    def _object_in(
         self,
         response: Response,
         permission: str,
@@ -341,7 +357,7 @@ class ArgoCDApi:
             if isinstance(content, dict):
                 return content
 
-        # These must not appear in any message, even if the server sends them.
+        # The secrets must not appear in any message, even if the server sends them.
         headers = (value.reveal() for _name, value in self._connection.headers)
         secrets = tuple(filter(None, (self._token(), *headers)))
         raise explained(response, self._connection, permission, subject, secrets, patched=patched)
@@ -376,7 +392,7 @@ def _check_files_of(connection: Connection) -> None:
             ) from None
 
 
-def _path(name: str) -> str:
+def _application_path(name: str) -> str:
     """Return the URL path of an Application."""
     if name in ("", ".", ".."):
         raise SourceError(
@@ -407,7 +423,7 @@ def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
         )
     may_lack_tls = error.kind != "slow" and not connection.plaintext
     plaintext_hint = " (and --argocd-plaintext)" if may_lack_tls else ""
-    return SourceDownError(message, hint=f"{_SERVER}{plaintext_hint}")
+    return SourceDownError(message, hint=f"{_SERVER_HINT}{plaintext_hint}")
 
 
 def explained(
@@ -422,27 +438,29 @@ def explained(
     """Return the error that explains an unsuccessful response.
 
     `permission` is the RBAC permission that the request requires, `subject` is the object that it
-    is about, and `secrets` must not appear in the message. `Outpaced` is only for a patch
-    (`patched`): the Application has changed in the meantime, and the caller decides again.
+    is about, and `secrets` must not appear in the message. For a patch (`patched`) of an
+    Application that has changed in the meantime, the error is `Outpaced`.
     """
     if origin(response.url) != origin(connection.base):
-        return _redirected(response, connection)
+        return _redirect_error(response, connection)
 
     code, message = _grpc_message(response, secrets)
     lowercase_message = message.lower()
     # Client errors may also have the code 2 (unknown), with status 500.
-    is_conflict = response.status == 409 or any(sign in lowercase_message for sign in _MEANWHILE)
+    is_conflict = response.status == 409 or any(
+        sign in lowercase_message for sign in _CONFLICT_SIGNS
+    )
     if patched and is_conflict:
         return Outpaced(f"{subject}: {message}")
 
     if code is None:
-        not_from_api = _not_from_api(response, connection)
-        if not_from_api:
-            return not_from_api
+        foreign_error = _foreign_response_error(response, connection)
+        if foreign_error:
+            return foreign_error
     if response.status == 401:
-        return _unauthenticated(message, connection)
+        return _unauthenticated_error(message, connection)
     if response.status == 403:
-        return _forbidden(message, permission, subject)
+        return _forbidden_error(message, permission, subject)
     if response.status == 404 and code == _NOT_FOUND:
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in lowercase_message:
@@ -454,7 +472,7 @@ def explained(
     return _other_error(response.status, full_message, lowercase_message)
 
 
-def _redirected(response: Response, connection: Connection) -> SourceAccessError:
+def _redirect_error(response: Response, connection: Connection) -> SourceAccessError:
     """Return the error for a response from a different server than the configured one."""
     if connection.plaintext:
         hint = "omit --argocd-plaintext"
@@ -467,7 +485,7 @@ def _redirected(response: Response, connection: Connection) -> SourceAccessError
     )
 
 
-def _unauthenticated(message: str, connection: Connection) -> SourceAccessError:
+def _unauthenticated_error(message: str, connection: Connection) -> SourceAccessError:
     """Return the error for a 401. `message` is Argo CD's."""
     if connection.token or connection.token_file:
         problem = "Argo CD does not accept the token"
@@ -497,7 +515,7 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
             " or its parameters"
         )
         return SourceError(full_message, hint=hint)
-    if any(sign in argocd_message for sign in _MALFORMED):
+    if any(sign in argocd_message for sign in _UNFIT_PATCH_SIGNS):
         return SourceError(
             full_message,
             hint="the Application is not structured as Image Update expects: write to Git instead",
@@ -510,13 +528,14 @@ def _other_error(status: int, full_message: str, argocd_message: str) -> TaskErr
     return SourceError(full_message, hint="see Argo CD's log for details")
 
 
-def _forbidden(message: str, permission: str, subject: str) -> SourceAccessError:
-    """Return the error for a 403.
+def _forbidden_error(message: str, permission: str, subject: str) -> SourceAccessError:
+    """Return the error for a 403. `message` is Argo CD's, `permission` is what the request
+    requires, and `subject` is the object that it is about.
 
     Argo CD also returns 403 for a missing Application, unless the caller is allowed to get it. If
     its message does not name the missing permission, both causes are possible.
     """
-    denied = _DENIED.search(message)
+    denied = _DENIED_MESSAGE.search(message)
     if not denied:
         hint = f"check the name, or grant it in argocd-rbac-cm: p, <subject>, {permission}, allow"
         return SourceAccessError(
@@ -543,15 +562,15 @@ def _grpc_message(response: Response, secrets: tuple[str, ...]) -> tuple[int | N
         return None, ""
     message = blanked(str(content.get("message") or content.get("error") or ""))
     for secret in secrets:
-        if len(secret) >= _SHORT:
+        if len(secret) >= _SHORTEST_SECRET:
             message = message.replace(secret, "***")
     words = message.replace(ADVICE, "").split()
     return code, both_ends(" ".join(words), 400)
 
 
-def _not_from_api(response: Response, connection: Connection) -> TaskError | None:
-    """Return the error for a response that is not from the API, such as a web page or a different
-    service, or None if it may be from the API.
+def _foreign_response_error(response: Response, connection: Connection) -> TaskError | None:
+    """Return the error for a response that is not from Argo CD's API, such as a web page or a
+    different service, or None if it may be from the API.
     """
     content_type = str(response.headers.get("Content-Type", ""))
     kind = content_type.partition(";")[0].strip().lower()
@@ -560,7 +579,8 @@ def _not_from_api(response: Response, connection: Connection) -> TaskError | Non
     # The API does not return a success or a 404 in this form. With a root path, the server returns
     # "404 page not found" as plain text for all other paths.
     has_unexpected_status = response.status < 300 or response.status == 404
-    if not is_login_page and not has_unexpected_status:
+    may_be_from_api = not is_login_page and not has_unexpected_status
+    if may_be_from_api:
         return None
     server = origin(connection.base)
     content = "a web page" if is_html else f"{kind or 'something'} in an unknown format"

@@ -55,7 +55,7 @@ HERE = ("https://kubernetes.default.svc", "https://kubernetes.default.svc.cluste
 # These own their pods through an intermediate object: a ReplicaSet <deployment>-<hash>, or a Job
 # <cronjob>-<minute>.
 _OWNER_KINDS = {"ReplicaSet": ("Deployment", "Rollout"), "Job": ("CronJob",)}
-_STARTING = ("ContainerCreating", "PodInitializing")
+_REASONS_WHILE_STARTING = ("ContainerCreating", "PodInitializing")
 
 
 class ApplicationApi(Protocol):
@@ -130,10 +130,11 @@ class ApplicationStore:
         version: str,
         operations: Sequence[Operation],
     ) -> bool:
-        """Apply JSON patch operations to the Application at this resourceVersion (`version`).
+        """Apply JSON patch operations to the Application if it still has this resourceVersion
+        (`version`).
 
-        Return whether it is certain that the patch was not overwritten. Raises `Outpaced` if the
-        Application has a different version: read it, and decide again.
+        Return whether the patch was atomic, so that it cannot have overwritten another change.
+        Raises `Outpaced` if the Application has a different version.
         """
         # the first operation makes the whole patch fail for any other version
         version_test = {
@@ -169,10 +170,11 @@ class PreferredStore:
     def read(self, namespace: str, name: str) -> tuple[JsonObject, str]:
         """Return the Application and its resourceVersion, from the API that will patch it.
 
-        That is Kubernetes if it has the same object. Otherwise, it is Argo CD's API.
+        That is Kubernetes if it has the same object. Otherwise, it is Argo CD's API, and Kubernetes
+        is not used again.
         """
         application, version = self._argocd.read(namespace, name)
-        self._read_by[namespace, name] = self._argocd
+        self._read_by[namespace, name] = self._argocd  # `patch` uses the same API
         if self._kubernetes_problem:
             return application, version
 
@@ -184,7 +186,8 @@ class PreferredStore:
 
         uid = text(application, "metadata", "uid")
         cluster_uid = text(cluster_application, "metadata", "uid")
-        if not cluster_uid or cluster_uid != uid:
+        is_same_object = bool(cluster_uid) and cluster_uid == uid
+        if not is_same_object:
             self._stop_using_kubernetes(f"{namespace}/{name} is a different object in that cluster")
             return application, version
 
@@ -269,16 +272,17 @@ class ClusterApplications:
 
         A hydrated Application also gets a request to hydrate.
         """
-        application = self._annotate(namespace, name, REFRESH, STAMP)
+        application = self._set_annotations(namespace, name, REFRESH, STAMP)
         is_hydrated = bool(mapping(application, "spec", "sourceHydrator"))
         if is_hydrated:
-            self._annotate(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
+            self._set_annotations(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
 
-    def _annotate(self, namespace: str, name: str, *keys: str) -> JsonObject:
-        """Set these annotations on an Application: timestamps to now, and others to "normal".
+    def _set_annotations(self, namespace: str, name: str, *keys: str) -> JsonObject:
+        """Set the annotations with these keys on an Application, and return the changed
+        Application.
 
-        Return the changed Application. Raises `SourceDownError` if other programs change it each
-        time.
+        Timestamps are set to now, and other annotations to "normal". Raises `SourceDownError` if
+        other programs change the Application at each of several attempts.
         """
         annotations = dict.fromkeys(keys, "normal")
         now = self._now().isoformat()
@@ -292,8 +296,8 @@ class ClusterApplications:
         raise SourceDownError(f"others keep changing {namespace}/{name}", hint="run it again")
 
     def resource_tree(self, namespace: str, name: str) -> JsonObject:
-        """Return a resource tree with only the Application's unhealthy pods, or with a hint if
-        listing pods is not allowed.
+        """Return a resource tree (in the form of Argo CD's API) with only the Application's
+        unhealthy pods as `nodes`, or with only a `hint` if listing pods is not allowed.
 
         Only Argo CD has the whole resource tree.
         """
@@ -359,15 +363,16 @@ def workloads(application: JsonObject) -> dict[str, set[tuple[str, str]]]:
 
 
 def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict[str, Any]]:
-    """Return a resource tree node for each unhealthy pod of these workloads.
+    """Return a node, as in Argo CD's resource tree, for each unhealthy pod of these workloads.
 
-    `owners` are (kind, name). A node has the reason why its pod is waiting, or its exit code.
+    `owners` are the workloads, such as ("Deployment", "web"). A node has the reason why its pod is
+    waiting, or its exit code.
     """
     unhealthy_nodes = []
     for pod in pods:
         metadata = mapping(pod, "metadata")
         references = mappings(metadata, "ownerReferences")
-        if not any(_is_owned(reference, owners) for reference in references):
+        if not any(_is_owned_by(reference, owners) for reference in references):
             continue
         reason, message = pod_problem(mapping(pod, "status"))
         if not reason:
@@ -384,7 +389,7 @@ def nodes(pods: Iterable[JsonObject], owners: set[tuple[str, str]]) -> list[dict
     return unhealthy_nodes
 
 
-def _is_owned(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
+def _is_owned_by(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
     """Return whether a pod with this owner reference belongs to one of the workloads in `owners`,
     directly or through an intermediate object.
     """
@@ -399,7 +404,8 @@ def _is_owned(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
 
 
 def pod_problem(status: JsonObject) -> tuple[str, str]:
-    """Return (reason, message) of an unhealthy pod, or ("", "") if it is healthy or starting.
+    """Return (reason, message) of an unhealthy pod, such as ("ImagePullBackOff", "Back-off
+    pulling …"), or ("", "") if it is healthy or starting. `status` is the pod's.
 
     A container that crashed is unhealthy until it is ready, even while it is running again.
     """
@@ -408,8 +414,8 @@ def pod_problem(status: JsonObject) -> tuple[str, str]:
             waiting = mapping(container, "state", "waiting")
             reason = text(waiting, "reason")
             is_ready = container.get("ready") is True
-            crash = "" if is_ready else _crash(container)
-            if reason and reason not in _STARTING:
+            crash = "" if is_ready else _described_crash(container)
+            if reason and reason not in _REASONS_WHILE_STARTING:
                 message = text(waiting, "message") or reason
                 return reason, f"{message}; {crash}" if crash else message
             if crash:
@@ -419,7 +425,7 @@ def pod_problem(status: JsonObject) -> tuple[str, str]:
     return "", ""
 
 
-def _crash(container: JsonObject) -> str:
+def _described_crash(container: JsonObject) -> str:
     """Return how a container last ended, if that was a failure: "container web exited with code
     1". Otherwise, return "".
     """

@@ -56,11 +56,11 @@ class ClusterSecrets:
         self._config_maps: dict[str, Mapping[str, str]] = {}
 
     def repository(self, url: str, project: str = "") -> RepoCredentials | None:
-        """Return the credentials that Argo CD uses for this repository, or None if they do not
-        exist or we are not allowed to read them.
+        """Return the credentials that Argo CD uses for the repository at this URL, or None if they
+        do not exist or we are not allowed to read them.
         """
         with self._lock:
-            if self._repo_secrets is None:
+            if self._repo_secrets is None:  # the first use
                 self._repo_secrets = self._list_repo_secrets()
             credentials = choose(self._repo_secrets, url, project)
             if credentials is None:
@@ -74,14 +74,13 @@ class ClusterSecrets:
         namespace: str,
         project: str = "",
     ) -> RepoCredentials:
-        """Return the credentials from the secret in `git:secret:…`.
+        """Return the credentials from the secret that an annotation names: `git:secret:…`.
 
         `place` is `secret:<namespace>/<name>`, or `secret:<name>` for a secret in the Application's
-        own namespace.
+        own namespace. `namespace` and `project` are the Application's.
 
-        Raises `AnnotationError` if an Application in this namespace and project is not allowed to
-        use the secret for this URL, and `CredentialsError` if the secret is missing or does not
-        match the URL.
+        Raises `AnnotationError` if the Application is not allowed to use the secret for this URL,
+        and `CredentialsError` if the secret is missing or does not have what the URL needs.
         """
         secret_namespace, name = secret_place(place, namespace)
         secret = f"{secret_namespace}/{name}"
@@ -111,6 +110,7 @@ class ClusterSecrets:
         if belongs_to_argo_cd:
             may_log_in(secret, kind, data, url, project)
         credentials = named_credentials(secret, url, data)
+        # `owners`: whether the secret belongs to the Application's owner
         credentials = replace(credentials, owners=not belongs_to_argo_cd)
         with self._lock:
             return self._with_server_settings(credentials, url)
@@ -141,29 +141,31 @@ class ClusterSecrets:
 
         Messages never show the Secret's content, because the resource's author chooses the Secret.
         """
-        place = f"{key.namespace}/{key.name}"
+        secret_name = f"{key.namespace}/{key.name}"
         item = self._kubernetes.get(SECRETS, key.namespace, key.name)
         if item is None:
             hint = (
                 f"kubectl -n {key.namespace} create secret generic {key.name}"
                 f" --from-file={key.key}=cosign.pub"
             )
-            raise CredentialsError(f"imagesVerification: secret {place} not found", hint=hint)
+            raise CredentialsError(f"imagesVerification: secret {secret_name} not found", hint=hint)
         if argo_cds_kind(item):
             raise AnnotationError(
-                f"imagesVerification: secret {place} belongs to Argo CD",
+                f"imagesVerification: secret {secret_name} belongs to Argo CD",
                 hint="use a secret created for this key",
             )
         public_key = _text_values(item).get(key.key, "")
         if not public_key:
             raise CredentialsError(
-                f"imagesVerification: secret {place} has no text at {key.key!r}",
+                f"imagesVerification: secret {secret_name} has no text at {key.key!r}",
                 hint="check cosignKey.key, and the secret",
             )
         return public_key
 
     def _list_repo_secrets(self) -> tuple[RepoSecret, ...]:
-        """Return Argo CD's repository secrets, or () if we are not allowed to list them."""
+        """Return Argo CD's repository secrets of both kinds, `repository` and `repo-creds`, or ()
+        if we are not allowed to list secrets.
+        """
         secrets: list[RepoSecret] = []
         try:
             for kind in (REPOSITORY, TEMPLATE):
@@ -177,9 +179,10 @@ class ClusterSecrets:
         return tuple(secrets)
 
     def _secrets_of_kind(self, kind: str) -> Iterator[RepoSecret]:
-        """Yield Argo CD's secrets with this value of the label.
+        """Yield Argo CD's secrets of this kind, which is the value of a label: `repository` or
+        `repo-creds`.
 
-        Secrets that are not for Git are omitted, and invalid ones are logged. Raises
+        Secrets that are not for Git are omitted, and invalid ones are logged and omitted. Raises
         `ForbiddenError` if we are not allowed to list secrets.
         """
         selector = f"{LABEL}={kind}"
@@ -195,7 +198,9 @@ class ClusterSecrets:
                 yield secret
 
     def _with_server_settings(self, credentials: RepoCredentials, url: str) -> RepoCredentials:
-        """Add the certificates or SSH known hosts that Argo CD has for the URL's server."""
+        """Return the credentials with the data for verifying the URL's server, from Argo CD's
+        ConfigMaps: its certificate authorities for an HTTP URL, or else SSH known hosts.
+        """
         if url.lower().startswith(("https://", "http://")):
             host = split(url).host.strip("[]")
             authorities = self._config_map(AUTHORITIES).get(host, "")
@@ -227,7 +232,7 @@ def _decoded_values(item: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _text_values(item: Mapping[str, Any]) -> dict[str, str]:
-    """Return a secret's decoded values that are text. Credentials only have such values."""
+    """Return those of a secret's decoded values that are UTF-8 text, as all credentials are."""
     texts = {}
     for key, content in _decoded_values(item).items():
         try:

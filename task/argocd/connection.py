@@ -16,7 +16,7 @@ from task.errors import Malformed
 from task.secret import Secret
 
 # the argocd command's other ways to connect
-_ELSEWHERE = (
+_UNSUPPORTED_WAYS = (
     "core",
     "port-forward",
     "port-forward-namespace",
@@ -95,7 +95,8 @@ def _with_checked_server(connection: Connection) -> Connection:
         )
     if scheme_separator:
         _check_scheme(scheme.lower(), host, plaintext=connection.plaintext)
-    if bool(connection.certificate) != bool(connection.key):
+    has_only_one_of_both = bool(connection.certificate) != bool(connection.key)
+    if has_only_one_of_both:
         raise Malformed(
             "a client certificate needs its key",
             "set both --client-crt and --client-crt-key in ARGOCD_OPTS",
@@ -147,7 +148,7 @@ def parse_options(argocd_opts: str) -> Connection:
         key=flags.get("client-crt-key", ""),
         root_path=flags.get("grpc-web-root-path", ""),
         headers=parse_headers(_headers_in(header_values)),
-        unused=tuple(name for name in _ELSEWHERE if flags.get(name, "false") != "false"),
+        unused=tuple(name for name in _UNSUPPORTED_WAYS if flags.get(name, "false") != "false"),
     )
 
 
@@ -173,10 +174,10 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 
     A flag without a value is "true". Raises `Malformed` for anything else.
     """
-    pending_name = ""  # the name of a flag whose value may be the next argument
+    pending_name = ""  # the name of a flag whose value may be the next argument, or ""
     for argument in (*arguments, "--"):  # the "--" ends the last flag
         is_flag = argument.startswith(("--", "-H"))
-        if not is_flag:
+        if not is_flag:  # it must be the value of the flag before it
             if not pending_name:
                 raise Malformed(
                     "ARGOCD_OPTS contains a word that does not belong to an option",

@@ -14,7 +14,7 @@ from task.argocd.rollout_causes import JsonObject, short_line
 from task.plain_data import elements, mapping, mappings, parsed_json, text
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_ID = 16  # hexadecimal digits at the end of a fingerprint
+_ID_DIGITS = 16  # hexadecimal digits at the end of a fingerprint
 
 
 def set_of(item: JsonObject) -> str:
@@ -36,6 +36,7 @@ def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
     plane's; a parent in any other namespace is written as `<namespace>_<name>`.
     """
     metadata = mapping(item, "metadata")
+    # "apps:argoproj.io/Application:argocd/web", if `apps` is the parent
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
     parent_name, _, tracked_object = tracking_id.partition(":")
     if not tracked_object.startswith("argoproj.io/Application:"):
@@ -59,13 +60,14 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
     if text(owner, "spec", "strategy", "type") != "RollingSync":
         return ""
     name = text(item, "metadata", "name")
-    state: JsonObject = {}
+    own_status: JsonObject = {}  # {} if the ApplicationSet does not report a status for it
     for application_status in mappings(owner, "status", "applicationStatus"):
         if text(application_status, "application") == name:
-            state = application_status
+            own_status = application_status
             break
-    details = [f"{key} {text(state, key)}" for key in ("step", "status") if text(state, key)]
-    message = text(state, "message")
+    values = {key: text(own_status, key) for key in ("step", "status")}
+    details = [f"{key} {value}" for key, value in values.items() if value]
+    message = text(own_status, "message")
     if message:
         details.append(short_line(message))
     return (
@@ -76,16 +78,24 @@ def step_of(owner: JsonObject, item: JsonObject) -> str:
 
 def set_takes_back(owner: JsonObject, name: str, field: str) -> bool:
     """Return whether an ApplicationSet (`owner`) overwrites a field of its Application if someone
-    changes it in the cluster. The field is a path, such as `spec.source.helm.parameters`.
+    changes it in the cluster.
+
+    `name` is the Application's, and `field` is a path such as `spec.source.helm.parameters`. The
+    ApplicationSet does not overwrite the field if its policy only creates Applications, or if one
+    of its rules ignores the field.
     """
     spec = mapping(owner, "spec")
     if not spec:
         return False  # unknown
-    if text(spec, "syncPolicy", "applicationsSync") in ("create-only", "create-delete"):
+    never_updates = text(spec, "syncPolicy", "applicationsSync") in (
+        "create-only",
+        "create-delete",
+    )
+    if never_updates:
         return False
     rules = mappings(spec, "ignoreApplicationDifferences")
     rules_for_application = [rule for rule in rules if text(rule, "name") in ("", name)]
-    return not _ignores(rules_for_application, field)
+    return not _rules_ignore(rules_for_application, field)
 
 
 def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
@@ -108,7 +118,7 @@ def parent_takes_back(parent: JsonObject, item: JsonObject, field: str) -> bool:
     }
     rules = mappings(spec, "ignoreDifferences")
     rules_for_application = [rule for rule in rules if _is_rule_for(identity, rule)]
-    if _ignores(rules_for_application, field):
+    if _rules_ignore(rules_for_application, field):
         return False
     return _was_applied(item, field)
 
@@ -120,11 +130,13 @@ def _is_rule_for(identity: Mapping[str, str], rule: JsonObject) -> bool:
     return all(text(rule, key) in ("", "*", value) for key, value in identity.items())
 
 
-def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
+def _rules_ignore(rules: Iterable[JsonObject], field: str) -> bool:
     """Return whether one of Argo CD's rules for ignoring differences may apply to the field, such
     as `spec.source.helm.parameters`.
 
-    jq expressions are not evaluated.
+    A rule ignores fields by their managers, by JSON pointers, or by jq expressions. Managers and jq
+    expressions are not evaluated: a rule with managers counts, and so does a jq expression that
+    contains `source`, or is `.spec`.
     """
     # with a slash at the end, so that only whole names match
     field_pointer = f"/{field.replace('.', '/')}/"
@@ -145,15 +157,17 @@ def _ignores(rules: Iterable[JsonObject], field: str) -> bool:
 
 
 def _was_applied(item: JsonObject, field: str) -> bool:
-    """Return whether the manifest that was last applied to the Application `item` has the field.
+    """Return whether the manifest that was last applied to the Application `item` has the field,
+    such as `spec.source.helm.parameters`. If there is no such manifest, return True.
 
-    If not, Argo CD does not see a difference, and does not restore the field.
+    If the manifest does not have the field, Argo CD does not see a difference, and does not restore
+    the field.
     """
     annotations = mapping(item, "metadata", "annotations")
     try:
         value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
-        return True  # it was applied in a different way
+        return True  # without the annotation, it was applied in a different way
     for part in field.split("."):
         if isinstance(value, dict):
             value = value.get(part)
@@ -166,12 +180,12 @@ def _was_applied(item: JsonObject, field: str) -> bool:
 
 def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
     """Return the ids of the GPG keys whose signatures an AppProject accepts, or () if it does not
-    require signatures.
+    require signatures. Argo CD does not sync the project's Applications to a commit without a
+    signature by one of these keys.
 
-    `repo` is the URL in the Application's source. Argo CD does not sync the project's Applications
-    to a commit without a signature by one of these keys. `sourceIntegrity` (since 3.5) requires
-    this per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are
-    never accepted.
+    `repo` is the URL in the Application's source. `sourceIntegrity` (since 3.5) requires signatures
+    per repository, and `signatureKeys` for all repositories. Signatures with SSH keys are never
+    accepted.
     """
     spec = mapping(project, "spec")
     if spec.get("sourceIntegrity") is None:
@@ -193,11 +207,11 @@ def keys_wanted(project: JsonObject, repo: str) -> tuple[str, ...]:
 
 
 def accepted(wanted: Sequence[str], keys: Sequence[str]) -> bool:
-    """Return whether one of these keys is wanted. Each key is an id or a fingerprint, which ends
-    with the id.
+    """Return whether one of the `keys` is also one of the `wanted` keys. Each of them is the id of
+    a GPG key, or its fingerprint, which ends with the id.
     """
-    wanted_ids = {key[-_ID:].upper() for key in wanted}
-    ids = {key[-_ID:].upper() for key in keys}
+    wanted_ids = {key[-_ID_DIGITS:].upper() for key in wanted}
+    ids = {key[-_ID_DIGITS:].upper() for key in keys}
     return bool(wanted_ids & ids)
 
 

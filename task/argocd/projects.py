@@ -29,8 +29,8 @@ def sync_windows(
     """Return an Application's sync windows in the form of Argo CD's API.
 
     `project` is its AppProject, which declares windows for syncing ("allow") and for not syncing
-    ("deny"), and `to` is its destination. In addition to the API's keys, `because` is the reason if
-    the windows block a sync now.
+    ("deny"). `application` is its name, and `to` is its destination. In addition to the API's keys,
+    `because` is why the windows prevent a sync now, or "".
 
     Return {} if unknown: the AppProject could not be read, or has a schedule that is not a
     five-field cron expression.
@@ -40,7 +40,7 @@ def sync_windows(
     assigned_windows = [
         sync_window
         for sync_window in mappings(project, "spec", "syncWindows")
-        if _is_for(sync_window, application, to)
+        if _is_window_for(sync_window, application, to)
     ]
     active_windows: list[JsonObject] = []
     last_deny_end = ""  # when the last active deny window ends
@@ -76,7 +76,8 @@ def live_destination(item: JsonObject) -> Destination:
 def blocks(windows: JsonObject) -> bool:
     """Return whether sync windows, in the form of Argo CD's API, forbid auto-sync now.
 
-    As in Argo CD, deny windows win, and if there are allow windows, one must be open.
+    As in Argo CD, auto-sync is forbidden while a "deny" window is open. If there are "allow"
+    windows, it is also forbidden while none of them is open.
     """
     active_kinds = {text(item, "kind") for item in mappings(windows, "activeWindows")}
     assigned_kinds = {text(item, "kind") for item in mappings(windows, "assignedWindows")}
@@ -153,7 +154,7 @@ def _next_opening(sync_window: JsonObject, now: str) -> str:
     )
 
 
-def _is_for(sync_window: JsonObject, application: str, to: Destination) -> bool:
+def _is_window_for(sync_window: JsonObject, application: str, to: Destination) -> bool:
     """Return whether a sync window is for an Application with this name and destination.
 
     A window has up to three lists of globs: for the Application's name, its namespace, and its
@@ -199,9 +200,10 @@ def _glob_matches(glob: object, values: Iterable[str]) -> bool:
 
 
 def refuses_destination(project: JsonObject, to: Destination) -> bool:
-    """Return whether an AppProject rejects a destination, or False if unknown.
+    """Return whether an AppProject rejects a destination (`to`), or False if unknown.
 
-    As in Argo CD, one entry must match, and no entry with `!` may exclude it.
+    The AppProject has a list of permitted destinations, each with globs for the server, the name,
+    and the namespace. As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
     if not mapping(project, "spec"):
         return False  # unknown
@@ -218,40 +220,41 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
         server_glob = text(entry, "server")
         name_glob = text(entry, "name")
         namespace_glob = text(entry, "namespace")
-        permits_server = _permits_cluster(server_glob, server)
-        permits_name = _permits_cluster(name_glob, name)
-        permits_namespace = _permits(namespace_glob, to.namespace)
+        permits_server = _glob_permits_cluster(server_glob, server)
+        permits_name = _glob_permits_cluster(name_glob, name)
+        permits_namespace = _glob_permits(namespace_glob, to.namespace)
         if permits_server is None or permits_name is None:
-            return False  # unknown
+            return False  # unknown, because only Argo CD can look up the cluster
         if permits_namespace and (permits_server or permits_name):
             is_permitted = True
         elif (
-            _excludes(server_glob, server)
-            or _excludes(name_glob, name)
-            or _excludes(namespace_glob, to.namespace)
+            _glob_excludes(server_glob, server)
+            or _glob_excludes(name_glob, name)
+            or _glob_excludes(namespace_glob, to.namespace)
         ):
             is_excluded = True
     return is_excluded or not is_permitted
 
 
-def _permits_cluster(glob: str, url_or_name: str) -> bool | None:
-    """Return whether a glob permits a cluster, by its URL or its name.
+def _glob_permits_cluster(glob: str, url_or_name: str) -> bool | None:
+    """Return whether a glob permits a cluster. `url_or_name` is the cluster's URL or its name,
+    whichever the glob is for.
 
-    Return None if the cluster's URL or name is needed, but is "": only Argo CD can look it up.
+    Return None if it is "" but the glob needs it: only Argo CD can look it up.
     """
     if glob == "*":
         return True
     if glob and not url_or_name:
         return None
-    return _permits(glob, url_or_name)
+    return _glob_permits(glob, url_or_name)
 
 
-def _excludes(glob: str, value: str) -> bool:
+def _glob_excludes(glob: str, value: str) -> bool:
     """Return whether a glob begins with `!`, and the rest of it matches the value."""
-    return glob.startswith("!") and not _permits(glob, value)
+    return glob.startswith("!") and not _glob_permits(glob, value)
 
 
-def _permits(glob: str, value: str) -> bool:
+def _glob_permits(glob: str, value: str) -> bool:
     """Return whether a glob permits a value. A glob with `!` permits the values that do not match
     the rest of it.
     """
@@ -266,10 +269,11 @@ def hindrance_of(
     to: Destination,
     now: str,
 ) -> tuple[str, str]:
-    """Return what prevents Argo CD from deploying a commit to an Application's destination (`to`)
-    now, and a hint about what to do.
+    """Return what prevents Argo CD from deploying to an Application's destination (`to`) now, and a
+    hint about what to do.
 
-    Return ("", "") if nothing in the AppProject is known to prevent it.
+    Either the AppProject does not permit the destination, or a sync window blocks it. Return
+    ("", "") if nothing in the AppProject is known to prevent it.
     """
     if refuses_destination(project, to):
         name = short_line(text(project, "metadata", "name"))

@@ -31,26 +31,26 @@ LABEL = "argocd.argoproj.io/secret-type"
 REPOSITORY = "repository"
 TEMPLATE = "repo-creds"  # values of the label
 # the secrets that Argo CD's source hydrator uses to push
-_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
+_KINDS_FOR_WRITING = {"repository-write": REPOSITORY, "repo-write-creds": TEMPLATE}
 # These have no such label, but give access to Argo CD itself.
-_UNLABELLED = (
+_SECRETS_WITHOUT_LABEL = (
     "argocd-secret",
     "argocd-notifications-secret",
     "argocd-initial-admin-secret",
     "argocd-redis",
 )
-_NOTHING = Secret("")
+_NO_SECRET = Secret("")
 _TRUE = ("1", "t", "true")
 _FALSE = ("", "0", "f", "false")  # accepted by Go's ParseBool, in any case
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")
 _GITHUB_API = "https://api.github.com"
-_NAME_ANOTHER = (
+_USE_ANOTHER = (
     "use a secret in the Application's own namespace, or only git, which uses Argo CD's secret for"
     " the repository"
 )
-_KEY = "image-update-key"
+_KEY_FILE = "image-update-key"
 # if the secret has `insecure`
-_UNCHECKED = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
+_CONFIG_WITHOUT_CHECKS = "StrictHostKeyChecking no\nUserKnownHostsFile /dev/null\n"
 _TOKEN_USER = "x-access-token"  # noqa: S105 - a user name
 
 
@@ -63,14 +63,14 @@ class RepoCredentials:
 
     secret: str = ""  # namespace/name, for messages
     username: str = ""
-    password: Secret = _NOTHING
-    bearer: Secret = _NOTHING
-    ssh_key: Secret = _NOTHING
+    password: Secret = _NO_SECRET
+    bearer: Secret = _NO_SECRET
+    ssh_key: Secret = _NO_SECRET
     app: App | None = None
     certificate: str = ""  # a TLS certificate, PEM
-    certificate_key: Secret = _NOTHING
+    certificate_key: Secret = _NO_SECRET
     insecure: bool = False  # do not verify the server's certificate or host key
-    proxy: Secret = _NOTHING  # secret, because its URL may contain a password
+    proxy: Secret = _NO_SECRET  # secret, because its URL may contain a password
     no_proxy: str = ""
     known_hosts: str = ""  # the server's entries in Argo CD's ConfigMaps
     authorities: str = ""
@@ -110,19 +110,19 @@ def repo_secret(kind: str, name: str, data: Mapping[str, str]) -> RepoSecret | N
         return None
     return RepoSecret(
         kind,
-        data.get("url", ""),
-        data.get("project", ""),
-        _credentials(name, data),
+        url=data.get("url", ""),
+        project=data.get("project", ""),
+        credentials=_parsed_credentials(name, data),
     )
 
 
 def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCredentials | None:
     """Return a repository's credentials: from its own secret, else from the longest template that
-    matches its URL.
+    matches its URL, or None if neither exists.
 
-    A secret for the Application's project is preferred to a secret without a project, and secrets
-    for other projects are never used. If a repository's own secret does not have credentials, they
-    come from a template, as in Argo CD.
+    A template is a `repo-creds` secret, for all URLs that start with its own. If the repository's
+    own secret does not have credentials, they come from a template, as in Argo CD. Secrets for
+    projects other than `project` are never used.
     """
     repository_url = argo_cd_url(url)
     own = _own_credentials(secrets, repository_url, project)
@@ -133,7 +133,7 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         return own
     if own is None:
         return template
-    # only the template has credentials, but its own secret may say how to reach the server
+    # only the template has credentials, but the own secret may say how to reach the server
     proxy_source = own if own.proxy else template
     return replace(
         template,
@@ -168,8 +168,8 @@ def _template_credentials(
     repository_url: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials in the template that matches most of the repository's URL, or None if
-    no template matches.
+    """Return the credentials in the template (a `repo-creds` secret) that matches most of the
+    repository's URL, or None if no template matches.
     """
     longest_url = ""
     credentials = None
@@ -191,7 +191,7 @@ def argo_cds_kind(secret: Mapping[str, Any]) -> str:
     if LABEL in labels:
         return labels[LABEL] or "unknown"
     name = text(secret, "metadata", "name")
-    return name if name in _UNLABELLED else ""
+    return name if name in _SECRETS_WITHOUT_LABEL else ""
 
 
 def may_log_in(
@@ -201,23 +201,22 @@ def may_log_in(
     url: str,
     project: str,
 ) -> None:
-    """Check that an Application is allowed to use this Argo CD secret as its Git credentials.
+    """Raise `AnnotationError` unless an Application is allowed to use this Argo CD secret as its
+    Git credentials.
 
-    Raises `AnnotationError` if not.
-
-    `secret` is its name, `kind` and `data` are its role and its values, and `url` is the
-    repository in the Application.
+    `secret` is its name, `kind` is its role (such as "repo-creds"), and `data` has its values.
+    `url` and `project` are the Application's.
 
     Without this check, `git:secret:argocd/…` would send another team's password to any URL chosen
     by an Application's author. The message does not reveal anything about the secret except its
     name.
     """
-    kind = _WRITING.get(kind, kind)
+    kind = _KINDS_FOR_WRITING.get(kind, kind)
     is_for_git = data.get("type", "").lower() in ("", "git")
     if kind not in (REPOSITORY, TEMPLATE) or not is_for_git:
         raise AnnotationError(
             f"secret {secret} belongs to Argo CD and does not contain Git credentials",
-            hint=_NAME_ANOTHER,
+            hint=_USE_ANOTHER,
         )
     repository_url = argo_cd_url(url)
     secret_url = argo_cd_url(data.get("url", ""))
@@ -227,15 +226,16 @@ def may_log_in(
         url_matches = repository_url.startswith(f"{secret_url.rstrip('/')}/")
     # a template for `https://` alone would match every server
     has_host = bool(login_and_host(secret_url))
-    if not url_matches or not has_host or _has_dot_segments(url):
+    is_for_url = url_matches and has_host and not _has_dot_segments(url)
+    if not is_for_url:
         raise AnnotationError(
             f"secret {secret} contains Argo CD's credentials for another repository",
-            hint=_NAME_ANOTHER,
+            hint=_USE_ANOTHER,
         )
     if data.get("project", "") not in ("", project):
         raise AnnotationError(
             f"secret {secret} is for a project other than {project or 'none'!r}",
-            hint=_NAME_ANOTHER,
+            hint=_USE_ANOTHER,
         )
 
 
@@ -251,9 +251,11 @@ def _has_dot_segments(url: str) -> bool:
 def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCredentials:
     """Return the credentials in a secret that an annotation names (`git:secret:…`).
 
-    Raises `CredentialsError` if the secret does not have what this kind of URL needs.
+    `name` is the secret's, and `url` is the repository's. Raises `CredentialsError` if the secret
+    does not have what this kind of URL needs: an SSH key, or, for https, a username and password, a
+    token, or a GitHub App.
     """
-    credentials = _credentials(name, data)
+    credentials = _parsed_credentials(name, data)
     if is_ssh_for_argo_cd(url):
         if not credentials.ssh_key:
             raise CredentialsError(
@@ -280,32 +282,31 @@ def named_credentials(name: str, url: str, data: Mapping[str, str]) -> RepoCrede
     return credentials
 
 
-def secret_place(words: str, namespace: str) -> tuple[str, str]:
+def secret_place(reference: str, namespace: str) -> tuple[str, str]:
     """Return a secret's (namespace, name) from `secret:<namespace>/<name>`, or from `secret:<name>`
     for a secret in `namespace`.
 
     Raises `AnnotationError`.
     """
-    _, _, place = words.partition(":")
-    if "/" in place:
-        namespace, _, name = place.partition("/")
+    _, _, namespace_and_name = reference.partition(":")
+    if "/" in namespace_and_name:
+        namespace, _, name = namespace_and_name.partition("/")
     else:
-        name = place
+        name = namespace_and_name
     if not _NAME.fullmatch(namespace) or not _NAME.fullmatch(name):
         raise AnnotationError(
-            f"{words[:200]!r} does not refer to a secret",
+            f"{reference[:200]!r} does not refer to a secret",
             hint="use git:secret:<namespace>/<name>",
         )
     return namespace, name
 
 
 def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
-    """Return the settings with which git uses these credentials for this repository.
+    """Return the settings with which git uses these credentials for the repository at this URL: SSH
+    files for an SSH URL, or else a login and HTTP settings for its server.
 
-    Raises `CredentialsError` for a bad key.
-
-    Git gets the server without the repository's path, because the server may redirect a renamed
-    repository. The result is used only for this repository.
+    The login is for the server without the repository's path, because the server may redirect a
+    renamed repository. Raises `CredentialsError` for a bad SSH key.
     """
     is_http = url.lower().startswith(("https://", "http://"))
     if not is_http:
@@ -348,10 +349,10 @@ def _app_login(credentials: RepoCredentials, app: App, server: str, ca_file: str
 
 
 def _git_settings(credentials: RepoCredentials, server: str, folder: str) -> list[tuple[str, str]]:
-    """Return (name, value) of Git's other settings for this server. They are set with
-    `GIT_CONFIG_*`, because some of them are secret.
+    """Return (name, value) of Git's settings for this server, such as
+    ("http.https://git.example.com.sslVerify", "false"). They include secrets.
 
-    A client certificate is written into `folder`, which must be private.
+    A client certificate is written to files in `folder`, which must be private.
     """
     prefix = f"http.{server}"
     settings = []
@@ -383,18 +384,19 @@ def _is_prefix(template_url: str, url: str) -> bool:
     return not host or host == login_and_host(url)
 
 
-def _credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
+def _parsed_credentials(name: str, data: Mapping[str, str]) -> RepoCredentials:
     """Parse the fields of a secret. Raises `CredentialsError`."""
     certificate = data.get("tlsClientCertData", "")
     key = data.get("tlsClientCertKey", "")
-    if bool(certificate) != bool(key):
+    has_only_one_of_both = bool(certificate) != bool(key)
+    if has_only_one_of_both:
         raise CredentialsError(
             f"secret {name} has tlsClientCertData or tlsClientCertKey, but not both",
             hint="add the missing field",
         )
     # read both, so that an invalid value of either is an error
-    insecure = _boolean(name, data, "insecure")
-    ignores_host_key = _boolean(name, data, "insecureIgnoreHostKey")
+    insecure = _boolean_field(name, data, "insecure")
+    ignores_host_key = _boolean_field(name, data, "insecureIgnoreHostKey")
     return RepoCredentials(
         secret=name,
         username=data.get("username", ""),
@@ -436,14 +438,14 @@ def _github_app_of(name: str, data: Mapping[str, str]) -> App | None:
             hint="use https://<host>/api/v3",
         )
     return App(
-        values["githubAppID"],
-        values["githubAppInstallationID"],
-        Secret(values["githubAppPrivateKey"]),
-        api,
+        id=values["githubAppID"],
+        installation=values["githubAppInstallationID"],
+        key=Secret(values["githubAppPrivateKey"]),
+        api=api,
     )
 
 
-def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
+def _boolean_field(name: str, data: Mapping[str, str], field: str) -> bool:
     """Return the value of a secret's field, or False if it is missing. Raises `CredentialsError`
     for anything other than true and false.
     """
@@ -457,7 +459,8 @@ def _boolean(name: str, data: Mapping[str, str], field: str) -> bool:
 
 
 def _ssh_files(credentials: RepoCredentials) -> SshFiles:
-    """Return the files for ssh: the key, and the known hosts or a config that ignores them.
+    """Return the files for ssh: the key, and either the known hosts or, for `insecure` credentials,
+    a config that ignores them. Each file is only there if its content is known.
 
     Raises `CredentialsError` for a bad key.
     """
@@ -476,12 +479,12 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
     files = {}
     key_files: tuple[str, ...] = ()
     if key:
-        files[_KEY] = f"{key}\n"
-        key_files = (_KEY,)
+        files[_KEY_FILE] = f"{key}\n"
+        key_files = (_KEY_FILE,)
     known_hosts = credentials.known_hosts.strip()
     if credentials.insecure:
         known_hosts = ""  # the config ignores them
-        files["config"] = _UNCHECKED
+        files["config"] = _CONFIG_WITHOUT_CHECKS
     elif known_hosts:
         files["known_hosts"] = f"{known_hosts}\n"
     return SshFiles(
@@ -493,8 +496,9 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
 
 
 def _write_secret(folder: str, name: str, content: str) -> str:
-    """Create a file that only the user can read, and return its path."""
+    """Create a file in a folder that only the user can read, and return its path."""
     path = os.path.join(folder, name)
+    # O_EXCL: an existing file is never overwritten
     with open(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600),
         "w",

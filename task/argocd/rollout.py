@@ -35,7 +35,7 @@ Details = Mapping[Wants, JsonObject]  # more data about an Application, by kind
 State = Literal["waiting", "progressing", "synced-and-healthy", "paused", "failed", "needs-sync"]
 ROLLED_OUT = ("synced-and-healthy", "paused")  # the states that are not errors
 SKIP = "argocd.argoproj.io/skip-reconcile"
-_BROKEN = ("Failed", "Error")
+_FAILED_PHASES = ("Failed", "Error")
 # Since Argo CD 3.6, `ServerSideApply=true` makes the diff server-side, so the cluster's webhooks
 # are called for each comparison.
 WEBHOOK = "admission webhook"
@@ -105,15 +105,17 @@ class View:
 
     @property
     def checked_since_sync(self) -> bool:
-        """Whether Argo CD has checked the cluster since the operation that applied a wanted
-        revision.
+        """Whether Argo CD has checked the cluster since the operation (the last sync) that applied
+        a wanted revision began, or, if the operation has finished, since then.
 
-        A busy controller leaves stale data, such as a sync that still appears to be running or an
-        outdated health status.
+        Before that, a busy controller leaves stale data, such as a sync that still appears to be
+        running or an outdated health status. A running operation that is being retried counts as
+        checked.
         """
         if not self.applied_wanted:
             return False
-        if self.running and self.operation.get("retryCount"):
+        is_being_retried = self.running and bool(self.operation.get("retryCount"))
+        if is_being_retried:
             return True
         started_at = text(self.operation, "startedAt")
         finished_at = text(self.operation, "finishedAt") or started_at
@@ -130,17 +132,18 @@ class View:
 
 def view_of(item: JsonObject, wanted: Wanted, tree: JsonObject) -> View:
     """Return the parts of the Application `item` that are relevant for the rollout of the wanted
-    revision. `tree` has its live resources, or is {}.
+    revision, which is the one that the run waits for. `tree` has its live resources, or is {}.
     """
     status = mapping(item, "status")
     sync = mapping(status, "sync")
     operation = mapping(status, "operationState")
     compared_at = text(status, "reconciledAt")
-    compares_wanted = _is_for_wanted(item, mapping(sync, "comparedTo"), revisions_of(sync), wanted)
+    compared_to = mapping(sync, "comparedTo")
+    compares_wanted = _is_for_wanted(item, compared_to, revisions_of(sync), wanted)
     result = _sync_result(operation)
     applied_wanted = _is_for_wanted(item, result, revisions_of(result), wanted)
     is_dry_run = value_at(operation, "operation", "sync", "dryRun") is True
-    if is_dry_run:
+    if is_dry_run:  # nothing was applied
         applied_wanted = False
     return View(
         application=item,
@@ -160,26 +163,26 @@ def judge(
     wanted: Wanted,
     details: Mapping[Wants, JsonObject] = {},
 ) -> Rollout:
-    """Return the state of the rollout of a revision to the Application `item`.
+    """Return how far Argo CD is with rolling out the wanted revision (the one that the run waits
+    for) to the Application `item`.
 
-    `details` may contain the tree (its live resources), the windows (its sync windows), and the
-    owner (its ApplicationSet).
-
-    Anything older than the wanted revision is ignored, whether success or failure.
+    `details` may contain "tree" (its live resources), "windows" (its sync windows), and "owner"
+    (its ApplicationSet). The success or failure of an older revision does not count.
     """
     metadata = mapping(item, "metadata")
     if metadata.get("deletionTimestamp"):
         return Rollout(
             "failed",
             "the Application is being deleted",
-            "wait for the Application that replaces it",
+            hint="wait for the Application that replaces it",
         )
     if text(metadata, "annotations", SKIP).lower() in ("true", "t", "1"):
         hint = f"remove the annotation {SKIP}"
-        return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint)
+        return Rollout("needs-sync", "Argo CD is configured to skip this Application", hint=hint)
+    # for a hydrated Application, this is the hydrated commit
     synced_wanted = _wanted_for_sync(item, wanted)
     if synced_wanted is None:
-        return _not_hydrated(item, wanted)
+        return _rollout_before_hydration(item, wanted)
     view = view_of(item, synced_wanted, mapping(details, "tree"))
     rollout = _first_result(view, synced_wanted, details)
     # Argo CD may still find work to do, so a later comparison must confirm it
@@ -189,8 +192,9 @@ def judge(
 
 
 def _with_progress(rollout: Rollout, view: View) -> Rollout:
-    """Add to a state how far Argo CD is with the sync of the wanted revision, and which pods are
-    unhealthy.
+    """Return the rollout with data from the view (the relevant parts of an Application): when Argo
+    CD last compared, whether the sync of the wanted revision has begun and was checked since, and
+    which of its pods are unhealthy.
     """
     hints = [rollout.hint]
     if rollout.wants == "tree" and _waits_for_pods(view):
@@ -213,31 +217,31 @@ def _with_progress(rollout: Rollout, view: View) -> Rollout:
 
 
 def _first_result(view: View, wanted: Wanted, details: Details) -> Rollout:
-    """Return the state of the rollout, from the first check that has a result.
+    """Return the state of the rollout, from the first check that does not return None.
 
-    `details` may contain the sync windows and the ApplicationSet ("owner").
+    `details` may contain "windows" (the sync windows) and "owner" (the ApplicationSet).
     """
     windows = mapping(details, "windows")
     rollout = (
-        _cannot_be_compared(view)
-        or _of_running_operation(view, windows)
-        or _of_failed_operation(view)
-        or _not_compared(view, wanted)
+        _rollout_if_incomparable(view)
+        or _rollout_during_operation(view, windows)
+        or _rollout_of_failed_operation(view)
+        or _rollout_before_comparison(view, wanted)
     )
     if rollout is not None:
         return rollout
     # compared with the wanted revision, and no operation is running or failed
     status = text(view.sync, "status")
     if status == "Synced":
-        return _synced(view)
+        return _synced_rollout(view)
     if status == "OutOfSync":
-        return _out_of_sync(view, windows, mapping(details, "owner"))
+        return _out_of_sync_rollout(view, windows, mapping(details, "owner"))
     return Rollout("progressing", "Argo CD has not reported its sync status yet", stale=True)
 
 
 def _waits_for_pods(view: View) -> bool:
-    """Return whether a rollout that is not complete waits for pods that are not ready yet, rather
-    than for a slow sync or comparison.
+    """Return whether Argo CD may be waiting for pods to become ready: no operation is running, or
+    the running one says that it waits for a healthy state.
     """
     return not view.running or "waiting for healthy state of" in text(view.operation, "message")
 
@@ -247,6 +251,8 @@ def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
 
     That is the wanted revision itself, unless the Application has a source hydrator. A hydrator
     renders the manifests of a "dry" commit into a "hydrated" commit, and Argo CD syncs the latter.
+    If the wanted commit does not need to be hydrated, the result is the last hydrated commit, and
+    is `tentative`: a later comparison must confirm it.
     """
     if not mapping(item, "spec", "sourceHydrator"):
         return wanted
@@ -265,7 +271,7 @@ def _wanted_for_sync(item: JsonObject, wanted: Wanted) -> Wanted | None:
     return None
 
 
-def _not_hydrated(item: JsonObject, wanted: Wanted) -> Rollout:
+def _rollout_before_hydration(item: JsonObject, wanted: Wanted) -> Rollout:
     """Return the state if the wanted (dry) revision has not been hydrated."""
     operation = mapping(item, "status", "sourceHydrator", "currentOperation")
     if text(operation, "phase") == "Failed" and wanted.accepts(text(operation, "drySHA")):
@@ -277,15 +283,16 @@ def _not_hydrated(item: JsonObject, wanted: Wanted) -> Rollout:
 def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
     """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
-    Argo CD only records a commit that does not change any of `manifest-generate-paths` (Argo CD
-    3.5). It also records a commit just before a hydration begins.
+    Argo CD only records a commit, without hydrating it, if the commit does not change any of
+    `manifest-generate-paths` (Argo CD 3.5). It also records a commit just before a hydration
+    begins, so the result may be wrong for a moment.
     """
     if text(status, "currentOperation", "phase") in ("Hydrating", "Failed"):
         return False
     return wanted.accepts(text(status, "lastComparedDryRevision"))
 
 
-def _cannot_be_compared(view: View) -> Rollout | None:
+def _rollout_if_incomparable(view: View) -> Rollout | None:
     """Return the state of an Application that Argo CD cannot compare with Git at all, or None if it
     can.
     """
@@ -296,16 +303,16 @@ def _cannot_be_compared(view: View) -> Rollout | None:
         if _refresh_pending(view):
             return Rollout("waiting", "Argo CD has not refreshed it yet")
         because = f"the Application's spec is invalid: {joined_messages(spec_problems)}"
-        return Rollout("failed", because, "correct the Application's spec or its AppProject")
+        return Rollout("failed", because, hint="correct the Application's spec or its AppProject")
 
     problems = conditions(view.status, "ComparisonError", "UnknownError")
     if not problems:
         return None
     if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
-    transient = all(is_transient(problem) for problem in problems)
+    all_are_transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
-    if transient or only_unknown_errors:
+    if all_are_transient or only_unknown_errors:
         return Rollout(
             "progressing",
             f"Argo CD cannot compare it right now: {joined_messages(problems)}",
@@ -315,35 +322,39 @@ def _cannot_be_compared(view: View) -> Rollout | None:
     if any(WEBHOOK in problem for problem in problems):  # of a server-side diff
         hint = "an admission webhook in the cluster rejects the manifests: correct them in Git"
     because = f"Argo CD cannot compare it: {joined_messages(problems)}"
-    return Rollout("failed", because, hint, sure=False)
+    return Rollout("failed", because, hint=hint, sure=False)
 
 
-def _of_running_operation(view: View, windows: JsonObject) -> Rollout | None:
-    """Return the state if an operation (a sync) is running or was requested, or None if not."""
+def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None:
+    """Return the state if an operation (a sync) is running or was requested, or None if not.
+
+    `windows` are the Application's sync windows, or {} if not known yet.
+    """
     is_requested = bool(mapping(view.application, "operation"))
-    if not is_requested and not view.running:
+    has_operation = is_requested or view.running
+    if not has_operation:
         return None
     message = text(view.operation, "message") if view.running else ""
     if "blocked by sync window" in message:
-        return _blocked(windows)
+        return _blocked_rollout(windows)
     if not view.applied_wanted:
         state: State = "progressing" if view.compares_wanted else "waiting"
         because = "a sync of another revision is running"
         return Rollout(state, f"{because}: {short_line(message)}" if message else because)
-    unpulled = _unpulled(view)
-    if unpulled:
-        return unpulled  # a sync wave is waiting for pods that will never start
+    pull_failure = _pull_failure(view)
+    if pull_failure:
+        return pull_failure  # a sync wave is waiting for pods that will never start
     waits_for_health = "waiting for healthy state of" in message
-    if waits_for_health and _suspended(view, since=text(view.operation, "startedAt")):
-        return _paused(view)  # the wave continues once the pause is over
-    retried = _tried_again(view)
-    if retried:
-        return retried
+    if waits_for_health and _became_suspended(view, since=text(view.operation, "startedAt")):
+        return _paused_rollout(view)  # the wave continues once the pause is over
+    retried_rollout = _retried_rollout(view)
+    if retried_rollout:
+        return retried_rollout
     because = f"the sync is running: {short_line(message)}" if message else "the sync is running"
     return Rollout("progressing", because, wants="tree")
 
 
-def _tried_again(view: View) -> Rollout | None:
+def _retried_rollout(view: View) -> Rollout | None:
     """Return the state if the sync has failed and Argo CD is retrying it, or None if not."""
     retry_count = view.operation.get("retryCount")
     if not isinstance(retry_count, int) or retry_count <= 0:
@@ -357,35 +368,39 @@ def _tried_again(view: View) -> Rollout | None:
     return Rollout(
         "progressing",
         f"the sync failed and is being retried ({tries}): {causes}",
-        "Argo CD keeps retrying; pass a longer --wait-timeout to see the outcome",
+        hint="Argo CD keeps retrying; pass a longer --wait-timeout to see the outcome",
         wants="tree",
     )
 
 
-def _blocked(windows: JsonObject) -> Rollout:
+def _blocked_rollout(windows: JsonObject) -> Rollout:
     """Return the state if a sync window prevents the sync. `windows` are {} if not known yet."""
     return Rollout(
         "needs-sync",
         text(windows, "because") or "a sync window prevents Argo CD from syncing",
-        "sync it once the window allows it (argocd app sync), or wait until the window opens",
+        hint="sync it once the window allows it (argocd app sync), or wait until the window opens",
         wants="" if windows else "windows",
     )
 
 
-def _of_failed_operation(view: View) -> Rollout | None:
-    """Return the state if the last operation was for the wanted revision and failed for good."""
-    has_failed = view.phase in _BROKEN
-    if not has_failed or not view.applied_wanted:
+def _rollout_of_failed_operation(view: View) -> Rollout | None:
+    """Return the state if the last operation (a sync) was for the wanted revision and failed for
+    good, or None if not.
+    """
+    wanted_sync_failed = view.phase in _FAILED_PHASES and view.applied_wanted
+    if not wanted_sync_failed:
         return None
     if view.compares_wanted and not view.operation_is_current:
         return None  # there will be another operation for the wanted revision
     causes = joined_messages(failure_messages(view.operation))
-    return Rollout("failed", f"the sync failed: {causes}", "see the Application in Argo CD")
+    return Rollout("failed", f"the sync failed: {causes}", hint="see the Application in Argo CD")
 
 
-def _not_compared(view: View, wanted: Wanted) -> Rollout | None:
-    """Return the state if Argo CD has not compared the Application with the wanted revision since
-    the requested refresh, or None if it has.
+def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
+    """Return the state if Argo CD has not compared the Application with the wanted revision (the
+    one that the run waits for) since the wait began, or None if it has.
+
+    `stale` means that a newer comparison is needed.
     """
     if view.compares_wanted and view.is_fresh:
         return None
@@ -415,7 +430,7 @@ def _refresh_pending(view: View) -> bool:
     return REFRESH in mapping(view.application, "metadata", "annotations")
 
 
-def _synced(view: View) -> Rollout:
+def _synced_rollout(view: View) -> Rollout:
     """Return the state of an Application that is synced to the wanted revision, from its health."""
     finished_at = text(view.operation, "finishedAt")
     # a changed health does not change `reconciledAt`
@@ -443,22 +458,22 @@ def _synced(view: View) -> Rollout:
         return Rollout(
             "failed",
             f"degraded: {joined_messages(causes)}",
-            "see the Application in Argo CD",
+            hint="see the Application in Argo CD",
             sure=False,
             wants="tree",
         )
-    unpulled = _unpulled(view)
-    if unpulled:
-        return unpulled
+    pull_failure = _pull_failure(view)
+    if pull_failure:
+        return pull_failure
     if health == "Suspended":
-        return _paused(view)
+        return _paused_rollout(view)
     because = f"synced, {health.lower() or 'its health is unknown'}"
     if causes:
         because = f"{because}: {joined_messages(causes)}"
     return Rollout("progressing", because, wants="tree")
 
 
-def _suspended(view: View, since: str) -> bool:
+def _became_suspended(view: View, since: str) -> bool:
     """Return whether the Application became suspended after a given time.
 
     Some Applications are always suspended, for example because of a suspended CronJob.
@@ -469,17 +484,17 @@ def _suspended(view: View, since: str) -> bool:
     return later(text(health, "lastTransitionTime"), since)
 
 
-def _paused(view: View) -> Rollout:
+def _paused_rollout(view: View) -> Rollout:
     """Return the state of an Application whose rollout a person or a timer has to resume."""
     because = "paused, and not healthy yet"
     causes = health_messages(view.status, view.tree)
     if causes:
         because = f"{because}: {joined_messages(causes)}"
     hint = "resume it, or wait for its timer; then run image-update wait to see the outcome"
-    return Rollout("paused", because, hint, warning=because)
+    return Rollout("paused", because, hint=hint, warning=because)
 
 
-def _unpulled(view: View) -> Rollout | None:
+def _pull_failure(view: View) -> Rollout | None:
     """Return the state if pods created since the sync began cannot pull their image, or None if
     there are no such pods.
     """
@@ -489,17 +504,17 @@ def _unpulled(view: View) -> Rollout | None:
         return None
     hint = "check that the registry has the image, and that the cluster is allowed to pull it"
     because = f"the image cannot be pulled: {joined_messages(pods)}"
-    return Rollout("failed", because, hint, sure=False)
+    return Rollout("failed", because, hint=hint, sure=False)
 
 
-def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
+def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     """Return the state of an Application that differs from the wanted revision.
 
     `windows` (its sync windows) and `owner` (its ApplicationSet) are {} if they are unknown.
     """
     automated = value_at(view.application, "spec", "syncPolicy", "automated")
     if not isinstance(automated, dict) or automated.get("enabled") is False:
-        return _not_automated(view, owner)
+        return _rollout_without_auto_sync(view, owner)
 
     resources = [
         resource
@@ -509,6 +524,7 @@ def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     names = joined_messages(
         [f"{text(resource, 'kind')} {text(resource, 'name')}" for resource in resources]
     )
+    # a resource that requires pruning is no longer in Git
     only_pruning_is_left = bool(resources) and all(
         resource.get("requiresPruning") is True for resource in resources
     )
@@ -517,23 +533,23 @@ def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
         return Rollout(
             "needs-sync",
             because,
-            "someone must sync it with pruning: argocd app sync --prune",
+            hint="someone must sync it with pruning: argocd app sync --prune",
             sure=False,
         )
 
     if view.applied_wanted and view.operation_is_current:
         # the sync succeeded, but something still differs
-        return _differs_after_its_sync(view, names, heals=automated.get("selfHeal") is True)
+        return _rollout_that_differs_again(view, names, heals=automated.get("selfHeal") is True)
 
-    refused = _refused_syncs(view)
-    if refused:
+    refusals = _sync_refusals(view)
+    if refusals:
         return Rollout(
             "failed",
-            f"Argo CD does not sync: {joined_messages(refused)}",
-            "someone must sync it",
+            f"Argo CD does not sync: {joined_messages(refusals)}",
+            hint="someone must sync it",
         )
     if blocks(windows):
-        return _blocked(windows)
+        return _blocked_rollout(windows)
     # {} if the step is not allowed to read AppProjects
     unless = "" if windows else ", unless a sync window prevents it"
     return Rollout(
@@ -543,16 +559,16 @@ def _out_of_sync(view: View, windows: JsonObject, owner: JsonObject) -> Rollout:
     )
 
 
-def _refused_syncs(view: View) -> list[str]:
-    """Return the messages of the conditions that explain why Argo CD does not sync the wanted
-    revision.
+def _sync_refusals(view: View) -> list[str]:
+    """Return why Argo CD does not sync the revisions of the last comparison: the messages of its
+    sync errors that contain one of these revisions.
     """
     revisions = revisions_of(view.sync)
     messages = conditions(view.status, "SyncError")
     return [message for message in messages if any(sha in message for sha in revisions)]
 
 
-def _not_automated(view: View, owner: JsonObject) -> Rollout:
+def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
     """Return the state of an Application without auto-sync, which a step of its ApplicationSet
     (`owner`, {} if unknown) or a person has to sync.
     """
@@ -561,14 +577,14 @@ def _not_automated(view: View, owner: JsonObject) -> Rollout:
         return Rollout(
             "waiting",
             step,
-            "see the ApplicationSet's status, or wait longer",
+            hint="see the ApplicationSet's status, or wait longer",
             stale=True,
             wants="owner",
         )
     rollout = Rollout(
         "needs-sync",
         "auto-sync is off: someone must sync it",
-        "argocd app sync, or Sync in the UI",
+        hint="argocd app sync, or Sync in the UI",
     )
     application_set = set_of(view.application)
     if owner or not application_set:
@@ -586,15 +602,15 @@ def _not_automated(view: View, owner: JsonObject) -> Rollout:
     )
 
 
-def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
+def _rollout_that_differs_again(view: View, names: str, *, heals: bool) -> Rollout:
     """Return the state if the sync of this commit succeeded, but resources still differ.
 
     `names` are the resources, and `heals` is whether Argo CD syncs them again by itself.
     """
     if not later(view.compared_at, text(view.operation, "finishedAt")):
         return Rollout("progressing", "synced; Argo CD has not compared it since then", stale=True)
-    if _suspended(view, since=text(view.operation, "startedAt")):
-        return _paused(view)  # a canary changes weights that are also in Git
+    if _became_suspended(view, since=text(view.operation, "startedAt")):
+        return _paused_rollout(view)  # a canary changes weights that are also in Git
     because = "out of sync again after the sync"
     if names:
         because = f"{because}: {names}"
@@ -603,7 +619,7 @@ def _differs_after_its_sync(view: View, names: str, *, heals: bool) -> Rollout:
     return Rollout(
         "needs-sync",
         because,
-        "something else is changing these resources: see the diff in Argo CD",
+        hint="something else is changing these resources: see the diff in Argo CD",
         sure=False,
     )
 
@@ -632,12 +648,12 @@ def revisions_of(sync: JsonObject) -> tuple[str, ...]:
 
 def synced_revisions(item: JsonObject, ours: Callable[[str], bool]) -> tuple[str, ...]:
     """Return the revisions that Argo CD has synced successfully to the Application `item`, newest
-    first. Only sources count whose URL is accepted by `ours`.
+    first, without duplicates. Only sources whose URL is accepted by `ours` count.
 
     Argo CD's history does not include failed syncs, and has at most ten entries. It includes
     rollouts that failed after their sync.
     """
-    newest_first: dict[str, None] = {}
+    newest_first: dict[str, None] = {}  # an ordered set
     for entry in reversed(mappings(item, "status", "history")):
         sources = _compared_sources({}, entry)
         for (url, _target), revision in zip(sources, revisions_of(entry), strict=False):
@@ -650,7 +666,8 @@ def _compared_sources(
     item: JsonObject,
     compared: JsonObject,
 ) -> list[tuple[str, str]]:
-    """Return (repository, target revision) of each source of the Application `item`.
+    """Return (repository, target revision) of each source of the Application `item`, such as
+    ("https://git.example.com/config", "main").
 
     The sources are those in `compared` (a comparison or a sync in its status), or else those in the
     spec.
@@ -671,13 +688,13 @@ def _is_for_wanted(
     """Return whether a comparison or a sync of the Application `item` was for a wanted revision.
 
     `compared` is the part of its status that contains the sources, and `revisions` has the revision
-    of each source. Every source on the branch that was written must be at a wanted revision. Other
-    sources are ignored.
+    of each source. At least one source must be at a wanted revision, and so must all other sources
+    with its target revision (such as a branch). Sources from other repositories are ignored.
     """
     if wanted.needs_current_spec and _has_other_spec(item, compared):
         return False
-    wanted_targets = set()
-    other_targets = set()
+    wanted_targets = set()  # the target revisions of sources that are at a wanted revision
+    other_targets = set()  # and of those that are at another revision
     sources = _compared_sources(item, compared)
     for (url, target), revision in zip(sources, revisions, strict=False):
         if not wanted.applies_to(url):
@@ -702,22 +719,26 @@ def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
 
 
 def _without_empty(value: object) -> object:
-    """Return a JSON value without empty values in it, because Argo CD drops them when it copies the
-    spec.
+    """Return a JSON value whose mappings have no empty members (null, "", false, {}, and []),
+    because Argo CD drops them when it copies the spec.
 
     An empty mapping or list becomes None.
     """
     if isinstance(value, dict):
         members = {key: _without_empty(member) for key, member in value.items()}
-        kept = {key: member for key, member in members.items() if member not in (None, "", False)}
-        return kept or None
+        nonempty_members = {
+            key: member for key, member in members.items() if member not in (None, "", False)
+        }
+        return nonempty_members or None
     if isinstance(value, list):
         return [_without_empty(element) for element in value] or None
     return value
 
 
 def later(time: str, other: str) -> bool:
-    """Return whether a time is later than another (RFC 3339). An unreadable time is never later."""
+    """Return whether `time` is later than `other` (RFC 3339). An unreadable time counts as earlier
+    than all others.
+    """
     return _seconds_of(time) > _seconds_of(other)
 
 

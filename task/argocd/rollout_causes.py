@@ -12,13 +12,13 @@ from task.text import and_more, both_ends, one_line, without_logins
 JsonObject = Mapping[str, Any]  # an Application, its resource tree, or a part of such data
 LONGEST = 360
 ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
-_PULL = re.compile(
+_PULL_PROBLEM = re.compile(
     r"ImagePullBackOff|ErrImagePull|InvalidImageName|ImageInspectError|ErrImageNeverPull|RegistryUnavailable"
     r"|[Bb]ack-off pulling image|[Ff]ailed to pull"
 )
 # The repository server, or Git or a cluster behind it, was temporarily unavailable, and Argo CD
 # retries. Helm and Kustomize errors do not contain any of these.
-_PASSING = (
+_TRANSIENT_SIGNS = (
     "code = unavailable",
     "code = deadlineexceeded",
     "code = canceled",
@@ -36,22 +36,22 @@ _PASSING = (
 
 def is_transient(message: str) -> bool:
     """Return whether Argo CD reports a transient error that a retry may clear."""
-    low = message.lower()
-    return any(sign in low for sign in _PASSING)
+    lowercase_message = message.lower()
+    return any(sign in lowercase_message for sign in _TRANSIENT_SIGNS)
 
 
 def failure_messages(operation: JsonObject) -> tuple[str, ...]:
     """Return why a sync operation failed: Argo CD's own message, then the message of each failed
     hook and object, without duplicates.
     """
-    message = _cleaned(text(operation, "message"))
+    message = _cleaned_message(text(operation, "message"))
     causes = [short_line(message)] if message else []
     for resource in mappings(operation, "syncResult", "resources"):
         sync_failed = text(resource, "status") in ("SyncFailed", "PruneFailed")
         hook_failed = text(resource, "hookPhase") in ("Failed", "Error")
         if not sync_failed and not hook_failed:
             continue
-        resource_message = _cleaned(text(resource, "message"))
+        resource_message = _cleaned_message(text(resource, "message"))
         # Argo CD's message may already contain the API's reason for rejecting an object
         if resource_message and resource_message in message:
             continue
@@ -65,8 +65,9 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
 
     `status` is the Application's, and `tree` is its resource tree. Resources that are still
     progressing or suspended are only included if none is degraded or missing. The last message is
-    from the Application's own health, unless it repeats another. Since Argo CD 3.0, resources in
-    Kubernetes do not have a health, but Argo CD's API still adds it.
+    from the Application's own health ("Caused by apps/Deployment:apps/web"), unless it names a
+    resource that is already included. Since Argo CD 3.0, resources in Kubernetes do not have a
+    health, but Argo CD's API still adds it.
     """
     resources = [*mappings(status, "resources"), *mappings(tree, "nodes")]
     messages: list[str] = []
@@ -106,49 +107,49 @@ _CAUSED_BY = re.compile(
     r"Caused by (?:[^/:\s]+/)?(?P<kind>[^/:\s]+):(?P<where>(?:[^/:\s]+/)?(?P<name>[^/:\s]+))"
 )
 # Argo CD's temporary file has a different name at each attempt.
-_FILE = re.compile(r'error when \w+ing "/[^"]*": ')
+_TEMPORARY_FILE = re.compile(r'error when \w+ing "/[^"]*": ')
 
 
-def _cleaned(message: str) -> str:
+def _cleaned_message(message: str) -> str:
     """Return a message without the name of a temporary file and the full stop."""
-    return _FILE.sub("", message).strip().removesuffix(".")
+    return _TEMPORARY_FILE.sub("", message).strip().removesuffix(".")
 
 
 def sick_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
-    """Return the unhealthy pods that were created at `since` or later, each with the reason.
+    """Return the degraded pods that were created at `since` or later, each with the reason.
 
     Pods without a reason are omitted.
     """
     descriptions = []
     for pod in _pods(tree, since):
         reason = text(pod, "health", "message")
-        if _degraded(pod) and reason:
+        if _is_degraded(pod) and reason:
             descriptions.append(short_line(_with_name(pod, reason)))
     return tuple(descriptions)
 
 
 def crashing_pods(tree: JsonObject) -> list[JsonObject]:
-    """Return the resource tree's nodes of unhealthy pods, newest first, without the pods whose
+    """Return the resource tree's nodes of degraded pods, newest first, without the pods whose
     image cannot be pulled.
     """
     pods = []
     for pod in _pods(tree):
-        cannot_pull = _PULL.search(text(pod, "health", "message"))
-        if _degraded(pod) and not cannot_pull:
+        cannot_pull = _PULL_PROBLEM.search(text(pod, "health", "message"))
+        if _is_degraded(pod) and not cannot_pull:
             pods.append(pod)
     return sorted(pods, key=lambda pod: text(pod, "createdAt"), reverse=True)
 
 
 def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
     """Return the pods that were created at `since` or later, and whose image cannot be pulled, each
-    with the reason.
+    with the reason: "Pod web-5d4f: ImagePullBackOff".
     """
     descriptions = []
     for pod in _pods(tree, since):
         messages = [text(pod, "health", "message")]
         messages += [text(info, "value") for info in mappings(pod, "info")]
         for message in messages:
-            if _PULL.search(message):
+            if _PULL_PROBLEM.search(message):
                 descriptions.append(short_line(_with_name(pod, message)))
                 break
     return tuple(descriptions)
@@ -160,7 +161,7 @@ def _pods(tree: JsonObject, since: str = "") -> list[JsonObject]:
     return [pod for pod in pods if text(pod, "createdAt") >= since]
 
 
-def _degraded(node: JsonObject) -> bool:
+def _is_degraded(node: JsonObject) -> bool:
     return text(node, "health", "status") == "Degraded"
 
 

@@ -23,9 +23,9 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-_GRACE = 5.0  # seconds after the limit in which a poll may still begin
+_GRACE_SECONDS = 5.0  # seconds after the limit in which a poll may still begin
 _LONGEST_REFRESH = 30.0  # seconds between two refreshes
-_SLOWER = 3  # how much longer to wait for slow transitions
+_SLOW_FACTOR = 3  # how much longer to wait for slow transitions
 Log = Callable[[str, str], object]
 
 
@@ -82,7 +82,9 @@ class RolloutState:
 
 @dataclass(frozen=True)
 class Sight:
-    """All Applications at one moment, and the Applications that changed since the last sight."""
+    """A sight: the states of all Applications at one moment, and of those that have changed since
+    the last sight.
+    """
 
     rows: tuple[RolloutState, ...]
     changed: tuple[RolloutState, ...]
@@ -90,7 +92,7 @@ class Sight:
 
 
 class _Watch:
-    """What is known about an Application so far."""
+    """The record of one awaited Application: what the polls have found so far."""
 
     def __init__(self, awaited: Awaited, *, refreshes: bool) -> None:
         self.awaited = awaited
@@ -153,63 +155,67 @@ class Rollouts:
         return {watch.awaited.key: watch.error for watch in self._watches if watch.error}
 
     def sights(self) -> Iterator[Sight]:
-        """Yield a sight after each round of polling, until all rollouts have ended.
+        """Poll in rounds until all rollouts have ended or the time is up, and yield a sight (the
+        states of all Applications at one moment) after each round.
 
         The pause between two rounds grows as long as nothing changes.
         """
         pause = self._pace.first
-        unfinished = self._unfinished()
+        unfinished = self._unfinished_watches()
         while unfinished:
             shutdown.check()
             in_threads(self._poll, unfinished, AT_ONCE)
-            remaining_seconds = self._pace.limit - self._elapsed()
+            remaining_seconds = self._pace.limit - self._elapsed_seconds()
             if remaining_seconds <= 0:
-                self._give_up()
+                self._end_unfinished()  # which also ends this loop
 
-            changed_rows = self._changed_rows()
-            yield Sight(self.rows, changed_rows, self._elapsed())
+            changed_rows = self._take_changed_rows()
+            yield Sight(self.rows, changed_rows, self._elapsed_seconds())
 
             pause = self._pace.first if changed_rows else min(pause * 1.5, self._pace.longest)
-            unfinished = self._unfinished()
+            unfinished = self._unfinished_watches()
             if unfinished:
+                # `_jitter` is between 0 and 1, so this is 75 to 125 percent of the pause
                 jittered_pause = pause * (0.75 + self._jitter() / 2)
                 self._sleep(min(jittered_pause, max(remaining_seconds, 0.05)))
 
-    def _unfinished(self) -> list[_Watch]:
-        """Return the Applications whose rollouts have not ended."""
+    def _unfinished_watches(self) -> list[_Watch]:
+        """Return the records of the Applications whose rollouts have not ended."""
         return [watch for watch in self._watches if not watch.row.ended]
 
-    def _changed_rows(self) -> tuple[RolloutState, ...]:
-        """Return the rows that have changed since the last call."""
-        changed = []
+    def _take_changed_rows(self) -> tuple[RolloutState, ...]:
+        """Return the rows whose state or reason has changed since the last call, and remember them
+        for the next call.
+        """
+        changed_rows = []
         for watch in self._watches:
             state_and_reason = (watch.row.state, watch.row.because)
             if state_and_reason != watch.reported:
                 watch.reported = state_and_reason
-                changed.append(watch.row)
-        return tuple(changed)
+                changed_rows.append(watch.row)
+        return tuple(changed_rows)
 
-    def _elapsed(self) -> float:
+    def _elapsed_seconds(self) -> float:
         """Return the seconds since the wait began."""
         return self._now() - self._began
 
     def _time_is_up(self) -> bool:
         """Return whether no more requests should be sent."""
-        return self._elapsed() > self._pace.limit + _GRACE
+        return self._elapsed_seconds() > self._pace.limit + _GRACE_SECONDS
 
     def _poll(self, watch: _Watch) -> None:
-        """Request the state of an Application, and update its `watch`.
+        """Request an Application, and update its `watch`, the record of what the polls have found.
 
-        A temporary error does not end the wait for the Application; a second permanent error does.
+        If the server does not respond, the state stays, and the next poll tries again.
         """
         if self._time_is_up():
             return
         try:
-            application = self._read_refreshed(watch)
-            self._accept(watch, self._rollout_of(watch, application))
+            application = self._request_refreshed_application(watch)
+            self._accept_state(watch, self._judged_rollout(watch, application))
         except SourceDownError as error:
             watch.error = error
-            self._show(
+            self._set_row(
                 watch,
                 watch.row.state,
                 f"no response at the moment: {message_without_name(error, watch.awaited.key)}",
@@ -220,33 +226,37 @@ class Rollouts:
             watch.error = None
             watch.failed_polls = 0
 
-    def _read_refreshed(self, watch: _Watch) -> Mapping[str, Any]:
-        """Return the Application, after a refresh if a newer comparison with Git is needed.
+    def _request_refreshed_application(self, watch: _Watch) -> Mapping[str, Any]:
+        """Return the Application, after a refresh (a new comparison with Git) if one is needed.
 
-        Once the time is up, do not send more requests. A server that sends a byte now and then may
-        take half a minute to respond, and a poll may need five responses.
+        A refresh is needed at the first poll, and later if the state is stale and the next refresh
+        is due. Once the time is up, do not send more requests. A server that sends a byte now and
+        then may take half a minute to respond, and a poll may need five responses.
         """
-        application = self._read(watch)
+        application = self._request_application(watch)
         needs_refresh = watch.stale and watch.refreshes and self._now() >= watch.refresh_at
         is_first_poll = watch.since is None
         if is_first_poll:
             watch.since = text(application, "status", "reconciledAt")
             needs_refresh = True  # earlier comparisons do not count
-        if not needs_refresh or self._time_is_up():
+        if not needs_refresh:
             return application
-        self._refresh(watch)
         if self._time_is_up():
             return application
-        return self._read(watch)
+        self._request_refresh(watch)
+        if self._time_is_up():
+            return application
+        return self._request_application(watch)
 
     def _accept_error(self, watch: _Watch, error: SourceError) -> None:
-        """Show a permanent error. If it is the second in a row, or if the Application was deleted,
-        the wait for the Application has failed.
+        """Show a permanent error. If it is the second in a row, or if the Application was deleted
+        during the wait, its rollout has failed.
         """
-        if watch.project and isinstance(error, AbsentError):
+        was_deleted = bool(watch.project) and isinstance(error, AbsentError)
+        if was_deleted:  # the project is only known if an earlier poll found the Application
             watch.error = None
             watch.begun = False
-            self._show(
+            self._set_row(
                 watch,
                 "failed",
                 "it was deleted during the wait",
@@ -256,32 +266,37 @@ class Rollouts:
         watch.failed_polls += 1
         ends_wait = watch.failed_polls > 1
         state = "failed" if ends_wait else watch.row.state
-        self._show(watch, state, message_without_name(error, watch.awaited.key), error.hint)
+        self._set_row(watch, state, message_without_name(error, watch.awaited.key), error.hint)
         watch.error = error if ends_wait else None
 
-    def _read(self, watch: _Watch) -> Mapping[str, Any]:
-        """Request the Application with its project, because Argo CD otherwise reports a missing
-        Application as forbidden.
+    def _request_application(self, watch: _Watch) -> Mapping[str, Any]:
+        """Return the awaited Application from the API, and store its project in `watch.project`.
+
+        The request contains the project from the last poll ("" at the first poll), because Argo CD
+        otherwise reports a missing Application as forbidden. Raises `AbsentError` if a project is
+        known and the Application does not exist in any project, and `SourceError` for other errors.
         """
         namespace = watch.awaited.namespace
         name = watch.awaited.name
         try:
             application = self._api.get_application(namespace, name, watch.project)
-        except AbsentError as absent:
+        except AbsentError as absent_error:
             if not watch.project:
                 raise
+            # it may have moved to a different project, so request it without the project
             try:
-                # it may have moved to a different project
                 application = self._api.get_application(namespace, name)
-            except SourceDownError:
+            except SourceDownError:  # without a response, it is not known to be missing
                 raise
-            except SourceError:
-                raise absent from None
+            except SourceError:  # without a project, a missing Application is "forbidden"
+                raise absent_error from None
         watch.project = text(application, "spec", "project") or "default"
         return application
 
-    def _refresh(self, watch: _Watch) -> None:
-        """Request a refresh. If that is not allowed, rely on Argo CD's own schedule."""
+    def _request_refresh(self, watch: _Watch) -> None:
+        """Request a refresh (a new comparison with Git), and set when the next one may be
+        requested. If the request is refused, rely on Argo CD's own schedule from now on.
+        """
         if watch.refresh_interval:
             watch.refresh_interval = min(watch.refresh_interval * 2, _LONGEST_REFRESH)
         else:
@@ -300,10 +315,11 @@ class Rollouts:
             )
             self._log("warning", f"{watch.awaited.key}: {why}")
 
-    def _rollout_of(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
+    def _judged_rollout(self, watch: _Watch, item: Mapping[str, Any]) -> Rollout:
         """Return the state of the rollout, from the Application `item`.
 
-        If other data would make it more precise, such as the pods, request that data now and then.
+        If other data would make the state more precise, such as the pods, judge again with that
+        data. It is requested only now and then, and used again in between.
         """
         judge = watch.awaited.judge
         since = watch.since or ""
@@ -313,12 +329,14 @@ class Rollouts:
             return rollout
         if self._now() >= watch.explain_at and not self._time_is_up():
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[wants] = {}
+            watch.details[wants] = {}  # in case the request fails
             with suppress(SourceError):  # it only makes the result more precise
-                watch.details[wants] = self._detail(wants, watch.awaited, item)
+                watch.details[wants] = self._request_detail(wants, watch.awaited, item)
         return judge(item, since, watch.details)
 
-    def _detail(self, kind: Wants, awaited: Awaited, item: Mapping[str, Any]) -> Mapping[str, Any]:
+    def _request_detail(
+        self, kind: Wants, awaited: Awaited, item: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         """Request an Application's ApplicationSet, resource tree, or sync windows."""
         if kind == "owner":
             return self._api.application_set(awaited.namespace, set_of(item))
@@ -326,26 +344,29 @@ class Rollouts:
             return self._api.resource_tree(awaited.namespace, awaited.name)
         return self._api.sync_windows(awaited.namespace, awaited.name)
 
-    def _accept(self, watch: _Watch, rollout: Rollout) -> None:
-        """Show a state, or wait for a later poll to confirm it."""
+    def _accept_state(self, watch: _Watch, rollout: Rollout) -> None:
+        """Show a state if it is sure, or if it confirms the state of an earlier poll. Otherwise,
+        show "progressing", and remember the state until a later poll confirms it.
+        """
         watch.stale = rollout.stale or not rollout.sure
         watch.begun = rollout.begun
         watch.checked_since_sync = rollout.checked_since_sync
         watch.pods = rollout.pods or watch.pods
         if rollout.sure or self._is_confirmed(watch, rollout):
             watch.unconfirmed = None
-            self._show(watch, rollout.state, rollout.because, rollout.hint, rollout.warning)
+            self._set_row(watch, rollout.state, rollout.because, rollout.hint, rollout.warning)
             return
         if watch.unconfirmed is None or watch.unconfirmed.state != rollout.state:
             watch.unconfirmed = rollout
             watch.unconfirmed_since = self._now()
-            watch.refresh_interval = 0.0
-        self._show(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
+            watch.refresh_interval = 0.0  # begin with short intervals again
+        self._set_row(watch, "progressing", f"{rollout.because}; checking again", rollout.hint)
 
     def _is_confirmed(self, watch: _Watch, rollout: Rollout) -> bool:
         """Return whether a state confirms the unconfirmed one from an earlier poll.
 
-        Argo CD must have compared again since then. A failure must also have lasted for a while.
+        Both must be the same, and Argo CD must have compared with Git again in between. Unless the
+        state is "synced-and-healthy" and not slow, it must also have lasted for a while.
         """
         earlier = watch.unconfirmed
         if earlier is None or earlier.state != rollout.state:
@@ -354,10 +375,10 @@ class Rollouts:
             return False
         if rollout.state == "synced-and-healthy" and not rollout.slow:
             return True
-        patience = self._pace.patience * (_SLOWER if rollout.slow else 1)
+        patience = self._pace.patience * (_SLOW_FACTOR if rollout.slow else 1)
         return self._now() - watch.unconfirmed_since >= patience
 
-    def _show(
+    def _set_row(
         self,
         watch: _Watch,
         state: str,
@@ -365,24 +386,28 @@ class Rollouts:
         hint: str = "",
         warning: str = "",
     ) -> None:
-        """Set the state that the next sight shows for an Application."""
+        """Set the state of an Application that is shown after this round of polling."""
         watch.row = RolloutState(
             application=watch.awaited.key,
             state=state,
             because=because,
             hint=hint,
-            seconds=self._elapsed(),
+            seconds=self._elapsed_seconds(),
             warning=warning,
             begun=watch.begun,
             known=state == "failed" or watch.checked_since_sync or bool(watch.pods),
         )
 
-    def _give_up(self) -> None:
-        """End the wait. An unconfirmed state is the best available result."""
-        for watch in self._unfinished():
+    def _end_unfinished(self) -> None:
+        """End the wait for all unfinished Applications.
+
+        The result is the unconfirmed state, if there is one and it is not a success, or else
+        "timed-out".
+        """
+        for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed
             if unconfirmed and unconfirmed.state != "synced-and-healthy":
-                self._show(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
+                self._set_row(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
                 continue
             hint = (
                 watch.row.hint
@@ -393,7 +418,7 @@ class Rollouts:
             # the cause.
             if watch.pods and watch.pods not in because:
                 because = f"{because}; earlier: {watch.pods}"
-            self._show(watch, "timed-out", because, hint)
+            self._set_row(watch, "timed-out", because, hint)
 
 
 def message_without_name(error: TaskError, application: str) -> str:
@@ -402,7 +427,8 @@ def message_without_name(error: TaskError, application: str) -> str:
 
 
 def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> None:
-    """Request a refresh for exactly these Applications: (namespace, name).
+    """Request a refresh (a new comparison with Git) for each of these Applications, whose `keys`
+    are (namespace, name).
 
     A failure is logged as a warning.
     """

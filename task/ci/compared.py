@@ -37,18 +37,19 @@ GIVE = "set --base, such as origin/main"
 
 
 def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
-    """Return the commits that `check` compares. Raises `UsageError` if neither the options nor the
-    variables specify them.
+    """Return the commits that `check` compares: the base and the head of a pull request.
 
-    Options override variables.
+    They come from the options, or else from the CI system's variables. Raises `UsageError` if
+    neither specify them.
     """
     for option, text in (("--base", options.base), ("--head", options.head)):
-        if text and not _is_name(text):
+        if text and not _is_commit_name(text):
             hint = "use a branch name or a commit ID"
             raise UsageError(
                 f"{option}: {text[:100]!r} is not a valid branch name or commit ID", hint=hint
             )
     if options.base:
+        # HEAD, the default, is for the checkout, not for another repository
         if options.repository and not options.head:
             raise UsageError("--head is missing", hint="set it to the change's branch or commit")
         return Compared(options.base, options.head or "HEAD", options.repository)
@@ -58,10 +59,10 @@ def compared_of(options: CheckOptions, environ: Mapping[str, str]) -> Compared:
         request = _request_of_actions(variables)
     else:
         request = _request_of_variables(variables)
-    if options.repository and not _is_own(options.repository, variables):
+    if options.repository and not _is_repository_of_job(options.repository, variables):
         hint = "set --base and --head: the CI system's variables are for another repository"
         raise UsageError("--base is missing", hint=hint)
-    if options.head:
+    if options.head:  # the merge commit in the variables is for another head
         request = request._replace(head=options.head, merge="")
     return request.compared(options.repository)
 
@@ -81,7 +82,7 @@ class _Request(NamedTuple):
         branch = self.branch.removeprefix(BRANCHES)
         base = self.base or branch
         for name in (base, branch, self.head):
-            if not _is_name(name):
+            if not _is_commit_name(name):
                 message = (
                     f"--base is missing: the CI system provides {name[:100]!r}, which is not a"
                     " commit"
@@ -94,6 +95,10 @@ class _Request(NamedTuple):
 def _request_of_variables(variables: Mapping[str, str]) -> _Request:
     """Return the pull request that the CI system's variables describe. Raises `UsageError` if the
     job is not running for a pull request.
+
+    A system has several situations, such as a merge train or an ordinary merge request. Each has
+    templates for its values, such as "{CI_COMMIT_SHA}". The first one whose variables are set
+    counts.
     """
     systems = [system for system in SYSTEMS if system.situations and system.marker in variables]
     if not systems:
@@ -112,7 +117,7 @@ def _request_of_variables(variables: Mapping[str, str]) -> _Request:
         if head and branch and not base_is_missing:
             return _Request(base, branch, head, merge=filled(situation.merge, variables))
 
-    variable = situations[-1].branch.strip("{}")
+    variable = situations[-1].branch.strip("{}")  # an example, for the message
     raise UsageError(
         f"--base is missing: this job is not running for a pull request: {variable} is not set",
         hint=f"{GIVE}, or run it for pull requests",
@@ -126,17 +131,17 @@ def _request_of_actions(variables: Mapping[str, str]) -> _Request:
     Raises `UsageError` if the job is not running for a pull request.
     """
     path = variables.get("GITHUB_EVENT_PATH", "")
-    event = _event_file(path)
+    event = _event_in_file(path)
     for member, (base_key, branch_key, head_key) in EVENTS.items():
         request = event.get(member)
-        base = _member(request, base_key)
+        base = _string_at(request, base_key)
         # an event without a key for the base compares with the tip of the branch
         base_is_missing = bool(base_key) and not base
         if request and not base_is_missing:
             return _Request(
                 base=base,
-                branch=_member(request, branch_key),
-                head=_member(request, head_key),
+                branch=_string_at(request, branch_key),
+                head=_string_at(request, head_key),
                 merge="" if base_key else variables.get("GITHUB_SHA", ""),
             )
 
@@ -150,7 +155,7 @@ def _request_of_actions(variables: Mapping[str, str]) -> _Request:
     )
 
 
-def _event_file(path: str) -> Mapping[str, Any]:
+def _event_in_file(path: str) -> Mapping[str, Any]:
     """Return the content of the event file, or {} if `path` is "" or the content is not an object.
 
     Raises `UsageError` if the file cannot be read.
@@ -165,22 +170,26 @@ def _event_file(path: str) -> Mapping[str, Any]:
     return event if isinstance(event, dict) else {}
 
 
-def _member(value: Any, path: str) -> str:
+def _string_at(value: Any, path: str) -> str:
     """Return the string at a path such as "base.ref" in a JSON value, or "" if there is none."""
     for key in path.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
-def _is_name(text: str) -> bool:
-    """Return whether git would interpret the value as a commit name and nothing else."""
+def _is_commit_name(text: str) -> bool:
+    """Return whether git would interpret the text as the name of a branch or commit, and not as an
+    option, a range, or a pathspec.
+    """
     if not text or not text.isprintable() or len(text) > LONGEST:
         return False
     return text[0] not in "-:^"
 
 
-def _is_own(repository: str, variables: Mapping[str, str]) -> bool:
-    """Return whether the CI system's variables are about this repository."""
+def _is_repository_of_job(repository: str, variables: Mapping[str, str]) -> bool:
+    """Return whether this repository's URL is that of the job, or of its merge request's project,
+    in the CI system's variables.
+    """
     job_urls = (
         origin_of(variables).repository,
         variables.get("CI_MERGE_REQUEST_PROJECT_URL", ""),

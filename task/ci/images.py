@@ -27,7 +27,8 @@ TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}")  # from the OCI distribut
 
 
 def event_images(references: Sequence[str], digest: str = "", tag: str = "") -> tuple[Image, ...]:
-    """Return the images that were just built, each with a tag or a digest.
+    """Return the images that were just built, one for each repository and tag, from references such
+    as "ghcr.io/acme/web:1.2".
 
     `digest` and `tag` are the options `--image-digest` and `--tag`, and are added to each image.
     Raises a `UsageError` that names the option to correct.
@@ -90,12 +91,13 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     A digest applies to all spellings of the repository, even if it is set for only one of them.
     Raises `UsageError` for an image with two digests, or with neither a tag nor a digest.
     """
-    distinct: dict[tuple[str, str], Image] = {}
+    distinct: dict[tuple[str, str], Image] = {}  # by normalized repository and tag
     for image in images:
-        if not image.tag and not image.digest:
-            raise _without_version(image)
+        has_version = bool(image.tag or image.digest)
+        if not has_version:
+            raise _missing_version_error(image)
         key = (image.identity, image.tag)
-        earlier = distinct.setdefault(key, image)
+        earlier = distinct.setdefault(key, image)  # `image` itself if it is the first one
         if earlier.digest and image.digest and earlier.digest != image.digest:
             name = f"{image.name}:{image.tag}" if image.tag else image.name
             raise UsageError(
@@ -107,7 +109,7 @@ def _one_for_each_tag(images: Sequence[Image]) -> tuple[Image, ...]:
     return tuple(distinct.values())
 
 
-def _without_version(image: Image) -> UsageError:
+def _missing_version_error(image: Image) -> UsageError:
     """Return the error for an image with neither a tag nor a digest."""
     if VERSION.fullmatch(image.name):
         hint = f"use the full reference, such as ghcr.io/acme/web:{image.name}"
@@ -130,7 +132,7 @@ MOST = 1000  # images in one file; builds do not have more
 # Errors quote only words that look like this, because users may pass a file of passwords by
 # mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")
-_SHOWN = 6
+_MOST_SHOWN = 6
 
 
 @dataclass(frozen=True)
@@ -143,10 +145,12 @@ class Built:
     digest: str = ""
 
 
-def built(text: str) -> Built:
-    """Return the images in a builder's file, whose content is `text`.
+def images_of_builder(text: str) -> Built:
+    """Parse the content of a file that a builder wrote, such as BuildKit's metadata, and return its
+    images.
 
-    Raises `Malformed` with a summary of the content if its format is unknown or ambiguous.
+    The format is detected from the content. Raises `Malformed` with a summary of the content if its
+    format is unknown or ambiguous, or if it has no images or too many.
     """
     text = text.removeprefix("\ufeff").strip()
     if not text:
@@ -154,8 +158,9 @@ def built(text: str) -> Built:
             "the file is empty", "check that the build wrote the file and pushed the image"
         )
     is_json = text.startswith(("{", "["))
-    images = _of_json(text) if is_json else _of_words(text)
-    if not images.references and not images.digest:
+    images = _images_in_json(text) if is_json else _images_in_text(text)
+    has_image = bool(images.references or images.digest)
+    if not has_image:
         raise Malformed("it does not contain an image", "check that the build pushed one")
     if len(images.references) > MOST:
         raise Malformed(
@@ -170,12 +175,12 @@ def with_built(
     option_digest: str,
     files: Iterable[Built],
 ) -> tuple[tuple[str, ...], str]:
-    """Return the references and the digest for `event_images`, from the options `--image` and
-    `--image-digest` and from the builders' files.
+    """Combine the options `--image` and `--image-digest` with the images in the builders' files.
+    Return all references, and the digest (in an option or a file) that has no image of its own.
 
     If a builder's output has a digest without a tag, that digest is added to any tags of the same
-    repository that lack one, because they come from the same build. Raises `UsageError` if an image
-    has two digests.
+    repository that lack one, because they come from the same build. Raises `UsageError` if there
+    are two digests without images.
     """
     files = tuple(files)
     digest = _only_digest([option_digest, *(file.digest for file in files)])
@@ -187,7 +192,7 @@ def with_built(
         option_images = parse_images(option_references)
     except Malformed:  # `event_images` reports the mistake in --image
         return (*option_references, *file_references), digest
-    completed_images = _with_digests_of_builders(file_images, option_images)
+    completed_images = _with_builder_digests(file_images, option_images)
     completed_references = dict.fromkeys(image.reference for image in completed_images)
     return (*option_references, *completed_references), digest
 
@@ -196,23 +201,26 @@ def _only_digest(digests: Iterable[str]) -> str:
     """Return the only digest, or "" if all are "". Raises `UsageError` if they differ."""
     distinct = list(dict.fromkeys(filter(None, digests)))
     if len(distinct) > 1:
-        shown = ", ".join(f"{digest[:19]}…" for digest in distinct)
+        shown_digests = ", ".join(f"{digest[:19]}…" for digest in distinct)
         raise UsageError(
-            f"--images-from: two different digests for one image ({shown})",
+            f"--images-from: two different digests for one image ({shown_digests})",
             hint="use only one of them",
         )
     return distinct[0] if distinct else ""
 
 
-def _with_digests_of_builders(
+def _with_builder_digests(
     file_images: Sequence[Image], option_images: Sequence[Image]
 ) -> list[Image]:
     """Return the images in the files, after each digest without a tag was added to the tags of the
     same repository that lack one. Those tags come last.
 
-    `option_images` are the images in the options. They are only returned if they get a digest.
+    For example, "acme/web:1" and "acme/web@sha256:…" become "acme/web:1@sha256:…". `option_images`
+    are the images in the options. They are only returned if they get a digest.
     """
+    # the digests without a tag, by repository
     digests = {image.identity: image.digest for image in file_images if not image.tag}
+    # the tags that lack a digest
     incomplete = [
         image
         for image in (*option_images, *file_images)
@@ -231,52 +239,53 @@ def _with_digests_of_builders(
 # JSON
 
 
-def _of_json(text: str) -> Built:
+def _images_in_json(text: str) -> Built:
     """Return the images in a JSON file. Raises `Malformed`."""
     try:
         document = parsed_json(text)
     except ValueError as problem:
         raise Malformed(f"it looks like JSON but cannot be parsed: {problem}", KNOWN) from None
-    return _of_list(document) if isinstance(document, list) else _of_object(document)
+    return _images_in_list(document) if isinstance(document, list) else _images_in_object(document)
 
 
-def _of_object(document: Document) -> Built:
+def _images_in_object(document: Document) -> Built:
     """Return the images in a JSON object. Raises `Malformed` unless exactly one format matches."""
     matching_formats = [name for name, form in FORMATS.items() if form.matches(document)]
     if len(matching_formats) > 1:
         raise Malformed(
-            f"it could be {' or '.join(matching_formats)}: {_keys_seen(document)}",
+            f"it could be {' or '.join(matching_formats)}: {_described_keys(document)}",
             "pass the file unchanged, as the builder wrote it",
         )
     if not matching_formats:
-        raise Malformed(f"not the output of a known builder: {_keys_seen(document)}", KNOWN)
+        raise Malformed(f"not the output of a known builder: {_described_keys(document)}", KNOWN)
     return FORMATS[matching_formats[0]].read(document)
 
 
-def _of_list(items: list[Any]) -> Built:
+def _images_in_list(items: list[Any]) -> Built:
     """Return the images in a JSON list: of references, or of GoReleaser's artifacts. Raises
     `Malformed` for other lists.
     """
     if all(isinstance(item, str) for item in items):
         references = [item.strip() for item in items]
-        return Built(tuple(_reference(reference) for reference in references if reference))
+        return Built(tuple(_checked_reference(reference) for reference in references if reference))
     if not all(isinstance(item, Mapping) for item in items):
         raise Malformed("not the output of a known builder: a JSON list of mixed types", KNOWN)
     for item in items:
         is_artifact = "type" in item and ("name" in item or "path" in item)
         if not is_artifact:
             raise Malformed(
-                f"not the output of a known builder: a JSON list with {_keys_seen(item)}", KNOWN
+                f"not the output of a known builder: a JSON list with {_described_keys(item)}",
+                KNOWN,
             )
-    return _goreleaser(items)
+    return _images_of_goreleaser(items)
 
 
-def _keys_seen(document: Document) -> str:
+def _described_keys(document: Document) -> str:
     """Return an object's keys, for a message. Its values are not shown, because they may be
     secrets.
     """
     names = [repr(key[:40]) for key in document]
-    return f"a JSON object with {and_more(names, _SHOWN)}" if names else "an empty JSON object"
+    return f"a JSON object with {and_more(names, _MOST_SHOWN)}" if names else "an empty JSON object"
 
 
 def _has_metadata(document: Any) -> bool:
@@ -286,21 +295,23 @@ def _has_metadata(document: Any) -> bool:
     return "containerimage.digest" in document or "image.name" in document
 
 
-def _buildkit(document: Document) -> Built:
-    """Return the images in BuildKit's metadata: several names with one digest, or only a digest."""
-    digest = _digest_member(document.get("containerimage.digest", ""), "containerimage.digest")
-    image_names = _text_member(document.get("image.name", ""), "image.name")
+def _images_of_buildkit(document: Document) -> Built:
+    """Return the images in BuildKit's metadata: the names in `image.name`, each with the digest, or
+    only the digest if there are no names.
+    """
+    digest = _checked_digest(document.get("containerimage.digest", ""), "containerimage.digest")
+    image_names = _checked_string(document.get("image.name", ""), "image.name")
     names = [name.strip() for name in image_names.split(",")]
     references = tuple(_with_digest(name, digest) for name in names if name)
     return Built(references) if references else Built(digest=digest)
 
 
-def _bake(document: Document) -> Built:
+def _images_of_bake(document: Document) -> Built:
     """Return the images in the metadata of `buildx bake`, which has BuildKit's metadata for each
-    target.
+    target. Raises `Malformed` for a target with a digest but without a name.
     """
     references: list[str] = []
-    targets = [_buildkit(value) for value in document.values() if _has_metadata(value)]
+    targets = [_images_of_buildkit(value) for value in document.values() if _has_metadata(value)]
     for target in targets:
         if target.digest:
             raise Malformed(
@@ -310,52 +321,54 @@ def _bake(document: Document) -> Built:
     return Built(tuple(references))
 
 
-def _jib(document: Document) -> Built:
-    """Return the image in jib-image.json, once for each of its tags."""
-    digest = _digest_member(document["imageDigest"], "imageDigest")
+def _images_of_jib(document: Document) -> Built:
+    """Return the image in jib-image.json once for each of its tags, or with only the digest if it
+    has no tags.
+    """
+    digest = _checked_digest(document["imageDigest"], "imageDigest")
     if not digest:
         raise Malformed("its imageDigest is empty", "check that the build pushed the image")
-    name = _text_member(document["image"], "image")
+    name = _checked_string(document["image"], "image")
     image = parse_image(_with_digest(name, digest))
     more_tags = document.get("tags") or []
     if not isinstance(more_tags, list):
         raise Malformed("its tags are not a list", KNOWN)
-    tags = [image.tag, *(_text_member(tag, "tags") for tag in more_tags)]
+    tags = [image.tag, *(_checked_string(tag, "tags") for tag in more_tags)]
     distinct_tags = dict.fromkeys(filter(None, tags))
     if not distinct_tags:
         return Built((f"{image.name}@{digest}",))
-    return Built(tuple(_reference(f"{image.name}:{tag}@{digest}") for tag in distinct_tags))
+    return Built(tuple(_checked_reference(f"{image.name}:{tag}@{digest}") for tag in distinct_tags))
 
 
-def _skaffold(document: Document) -> Built:
+def _images_of_skaffold(document: Document) -> Built:
     """Return the images in Skaffold's build output. Their references are the values of `tag`."""
     references = []
     for build in document["builds"]:
         if not isinstance(build, Mapping) or not build.get("tag"):
             raise Malformed("an entry in `builds` has no tag", KNOWN)
-        references.append(_reference(_text_member(build["tag"], "tag")))
+        references.append(_checked_reference(_checked_string(build["tag"], "tag")))
     return Built(tuple(references))
 
 
-def _goreleaser(artifacts: Sequence[Document]) -> Built:
-    """Return the images in GoReleaser's artifacts.
-
-    Images for single platforms are omitted if a manifest combines them.
+def _images_of_goreleaser(artifacts: Sequence[Document]) -> Built:
+    """Return the images in GoReleaser's artifacts: multi-platform images ("Manifest"), and images
+    for single platforms whose repository has no manifest. Raises `Malformed` if there are none.
     """
     images: list[tuple[Image, bool]] = []  # each with whether it is a manifest
     for artifact in artifacts:
         kind = str(artifact["type"])
         if re.search(r"\bDocker (Image|Manifest)\b", kind):
-            images.append((_of_artifact(artifact), "Manifest" in kind))
+            images.append((_image_of_artifact(artifact), "Manifest" in kind))
     if not images:
         kinds = sorted({str(artifact["type"]) for artifact in artifacts})
-        shown = ", ".join(repr(kind[:40]) for kind in kinds[:_SHOWN])
+        shown_kinds = ", ".join(repr(kind[:40]) for kind in kinds[:_MOST_SHOWN])
         raise Malformed(
-            f"it does not contain images, only artifacts of other types: {shown or 'none'}", KNOWN
+            f"it does not contain images, only artifacts of other types: {shown_kinds or 'none'}",
+            KNOWN,
         )
-    combined = {image.identity for image, is_manifest in images if is_manifest}
+    with_manifest = {image.identity for image, is_manifest in images if is_manifest}
     selected = [
-        image for image, is_manifest in images if is_manifest or image.identity not in combined
+        image for image, is_manifest in images if is_manifest or image.identity not in with_manifest
     ]
     return Built(tuple(image.reference for image in _without_repeated_tags(selected)))
 
@@ -368,12 +381,12 @@ def _without_repeated_tags(images: Sequence[Image]) -> list[Image]:
     ]
 
 
-def _of_artifact(artifact: Document) -> Image:
+def _image_of_artifact(artifact: Document) -> Image:
     """Return the image in one of GoReleaser's artifacts."""
     extra = artifact.get("extra")
     value = extra.get("Digest", "") if isinstance(extra, Mapping) else ""
-    digest = _digest_member(value, "Digest")
-    name = _text_member(artifact.get("name") or artifact.get("path"), "name")
+    digest = _checked_digest(value, "Digest")
+    name = _checked_string(artifact.get("name") or artifact.get("path"), "name")
     return parse_image(_with_digest(name, digest))
 
 
@@ -388,16 +401,16 @@ FORMATS: Mapping[str, BuilderFormat] = {
     # A buildx build that was not pushed has only a build record.
     "buildx metadata": BuilderFormat(
         lambda document: _has_metadata(document) or set(document) == {"buildx.build.ref"},
-        _buildkit,
+        _images_of_buildkit,
     ),
     "buildx bake metadata": BuilderFormat(
-        lambda document: any(map(_has_metadata, document.values())), _bake
+        lambda document: any(map(_has_metadata, document.values())), _images_of_bake
     ),
     "jib-image.json": BuilderFormat(
-        lambda document: {"image", "imageDigest"} <= set(document), _jib
+        lambda document: {"image", "imageDigest"} <= set(document), _images_of_jib
     ),
     "Skaffold's build output": BuilderFormat(
-        lambda document: isinstance(document.get("builds"), list), _skaffold
+        lambda document: isinstance(document.get("builds"), list), _images_of_skaffold
     ),
 }
 
@@ -405,8 +418,10 @@ FORMATS: Mapping[str, BuilderFormat] = {
 # Text: kaniko, ko, Tekton's IMAGES
 
 
-def _of_words(text: str) -> Built:
-    """Return the images in a text file: a single digest, or references. Raises `Malformed`."""
+def _images_in_text(text: str) -> Built:
+    """Return the images in a text file, whose words are references, or which is a single digest.
+    Raises `Malformed` for anything else.
+    """
     line_numbers: dict[str, int] = {}  # word → the line on which it first appears
     for number, line in enumerate(text.splitlines(), 1):
         for word in re.split(r"[\s,]+", line):
@@ -414,7 +429,7 @@ def _of_words(text: str) -> Built:
                 line_numbers.setdefault(word, number)
     digests = [word for word in line_numbers if DIGEST.fullmatch(word)]
     if not digests:
-        return Built(tuple(_word_read(word, number) for word, number in line_numbers.items()))
+        return Built(tuple(_checked_word(word, number) for word, number in line_numbers.items()))
     if len(line_numbers) == 1:
         return Built(digest=digests[0])
     only_digests = len(digests) == len(line_numbers)
@@ -423,8 +438,9 @@ def _of_words(text: str) -> Built:
     raise Malformed(f"{content}, and it is not clear which belong together", hint)
 
 
-def _word_read(word: str, line_number: int) -> str:
-    """Return a word in a text file unchanged, if it is a reference. Raises `Malformed`.
+def _checked_word(word: str, line_number: int) -> str:
+    """Return a word in a text file unchanged. Raises `Malformed` unless it is an image reference
+    with a tag or a digest.
 
     An error quotes the word only if it looks like a reference, because it may be a password.
     """
@@ -436,7 +452,7 @@ def _word_read(word: str, line_number: int) -> str:
             KNOWN,
         )
     try:
-        return _reference(word)
+        return _checked_reference(word)
     except Malformed as problem:
         why = problem.message if looks_like_a_reference else "it is not an image reference"
         raise Malformed(f"line {line_number}: {why}", problem.hint) from None
@@ -445,10 +461,10 @@ def _word_read(word: str, line_number: int) -> str:
 # Values
 
 
-def _reference(text: str) -> str:
-    """Return `text` unchanged.
+def _checked_reference(text: str) -> str:
+    """Return an image reference, such as "ghcr.io/acme/web:1.2", unchanged.
 
-    Raises `Malformed` unless it is an image reference with a tag or a digest.
+    Raises `Malformed` if `text` is not a reference, or has neither a tag nor a digest.
     """
     try:
         image = parse_image(text)
@@ -476,12 +492,12 @@ def _with_digest(name: str, digest: str) -> str:
         )
     if digest and not own_digest:
         name = f"{name}@{digest}"
-    return _reference(name)
+    return _checked_reference(name)
 
 
-def _digest_member(value: Any, key: str) -> str:
-    """Return the digest at a key, or "" for "". Raises `Malformed` for any other value."""
-    text = _text_member(value, key)
+def _checked_digest(value: Any, key: str) -> str:
+    """Return the value of a key, trimmed. Raises `Malformed` unless it is a digest or ""."""
+    text = _checked_string(value, key)
     if text and not DIGEST.fullmatch(text):
         raise Malformed(
             f"its {key} is not a digest",
@@ -490,8 +506,8 @@ def _digest_member(value: Any, key: str) -> str:
     return text
 
 
-def _text_member(value: Any, key: str) -> str:
-    """Return the string at a key, trimmed. Raises `Malformed` for any other value."""
+def _checked_string(value: Any, key: str) -> str:
+    """Return the value of a key, trimmed. Raises `Malformed` unless it is a string."""
     if not isinstance(value, str):
         raise Malformed(f"its {key} is not a string", KNOWN)
     return value.strip()

@@ -9,7 +9,7 @@ from task.ci.events.event import Events
 from task.ci.events.forms import KNOWN as KNOWN_EVENTS
 from task.ci.events.forms import LARGEST, events_in
 from task.ci.images import KNOWN as KNOWN_BUILDERS
-from task.ci.images import Built, built
+from task.ci.images import Built, images_of_builder
 from task.errors import Malformed, UsageError
 from task.files import read_file
 
@@ -26,35 +26,37 @@ class ImagesFrom:
 
 
 def read_images_from(paths: Sequence[str], form: str = "auto", registry: str = "") -> ImagesFrom:
-    """Return the content of the files (`-` is stdin), each with the output of a builder or with
-    events.
+    """Read the files of `--images-from` (`-` is stdin), and return their images and events.
 
-    `form` and `registry` are the options `--images-format` and `--images-registry`. Raises
-    `UsageError` with the file's name.
+    A file has either the images that a builder has built, such as BuildKit's metadata, or events
+    about pushed images, such as a registry's webhook. `form` is the option `--images-format`:
+    "auto" detects each file's format, "builder" means no events, and others are formats of events.
+    `registry` is the option `--images-registry`. Raises `UsageError` with the file's name.
     """
-    builder_files: list[Built] = []
-    events: Events | None = None
+    builder_files: list[Built] = []  # one for each file with a builder's output
+    all_events: Events | None = None  # of all files with events
     for path in paths:
-        text = _text(path)
+        text = _trimmed_text_of(path)
         try:
-            # None if it is a builder's output
-            events_of_file = None if form == BUILDER else events_in(text, form, registry)
-            if events_of_file is None:
-                builder_files.append(built(text))
-            elif events is None:
-                events = events_of_file
+            # None if the file does not have events, and so must be a builder's output
+            file_events = None if form == BUILDER else events_in(text, form, registry)
+            if file_events is None:
+                builder_files.append(images_of_builder(text))
+            elif all_events is None:
+                all_events = file_events
             else:
-                events = events.plus(events_of_file)
+                all_events = all_events.plus(file_events)
         except Malformed as problem:
             hint = problem.hint
-            # neither a builder's format nor an event's was recognized, so list both
-            if form == "auto" and hint == KNOWN_BUILDERS:
+            # the hint lists only the builders' formats, but events were not recognized either
+            is_unrecognized = form == "auto" and hint == KNOWN_BUILDERS
+            if is_unrecognized:
                 hint = f"{hint}; {KNOWN_EVENTS}"
             raise UsageError(f"--images-from {path}: {problem.message}", hint=hint) from None
-    return ImagesFrom(tuple(builder_files), events)
+    return ImagesFrom(tuple(builder_files), all_events)
 
 
-def _text(path: str) -> str:
+def _trimmed_text_of(path: str) -> str:
     """Return the text of a file, trimmed and without a byte order mark. Raises `UsageError`."""
     file = "/dev/stdin" if path == STDIN else path
     try:

@@ -34,7 +34,7 @@ from task.urls import web_page, without_login
 LIMIT = 2048
 LONGEST_MESSAGE = 300
 _SHORT_MESSAGE = 30  # bytes left for the message if all other values have their maximum length
-_OF_APPLICATIONS = 100  # bytes that the message leaves for Application names
+_BYTES_FOR_NAMES = 100  # bytes that the message leaves for Application names
 NAMES = (
     "status", "updated", "commit", "pull-request", "repository", "branch", "tag", "digest", "applications",
     "applications-count", "rolled-back", "message", "image_ARTIFACT_INPUTS",
@@ -45,16 +45,16 @@ def results(report: Report) -> Mapping[str, str]:
     """Return all results: name → value. In total, they are shorter than `LIMIT` bytes.
 
     Results without a value are "", because a pipeline fails if it reads a result that was not
-    written. A name that is too long is omitted, because a truncated name would refer to something
-    else. The report has the full name.
+    written. A long message is truncated, and only as many Application names are included as fit.
     """
     applications = sorted({decision.subscription.application.key for decision in report.updates})
     values = _short_results(report, len(applications))
     used_bytes = sum(len(name) + len(value.encode()) for name, value in values.items())
+    # stay below the limit; the brackets are those of the JSON array with the names
     remaining_bytes = LIMIT - 1 - used_bytes - len("[]")
 
     # the message leaves some of the remaining bytes for the names of the Applications
-    message_bytes = max(remaining_bytes - _OF_APPLICATIONS, _SHORT_MESSAGE)
+    message_bytes = max(remaining_bytes - _BYTES_FOR_NAMES, _SHORT_MESSAGE)
     message = cut(_main_message(report), min(LONGEST_MESSAGE, message_bytes))
     remaining_bytes -= len(message.encode())
     fitting_names = _names_within(remaining_bytes, applications)
@@ -68,7 +68,8 @@ def results(report: Report) -> Mapping[str, str]:
 def _short_results(report: Report, application_count: int) -> dict[str, str]:
     """Return all results, but with an empty message and no Application names.
 
-    `application_count` is the number of Applications that were updated.
+    `application_count` is the number of Applications that were updated. A value that exceeds its
+    maximum size is "".
     """
     image = report.images[0] if report.images else None
     commit = _first_commit(report)
@@ -98,16 +99,19 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
 
 
 def _first_commit(report: Report) -> Commit | None:
-    """Return the first commit that was written, or None if there is none.
+    """Return the commit for the result `commit`, or None if there is none.
 
-    A commit that updates an image takes precedence over one that only stores an event.
+    The run's own commits take precedence over earlier ones, and new commits over those that were
+    already there. A commit that updates an image takes precedence over one that only stores an
+    event.
     """
     updated = {
         (decision.subscription.repo, decision.subscription.application.key)
         for decision in report.updates
     }
 
-    def precedence(commit: Commit) -> tuple[bool, bool]:  # False sorts before True
+    def precedence(commit: Commit) -> tuple[bool, bool]:
+        """Return a key that is smaller for a commit to prefer: False sorts before True."""
         updates_image = any((commit.repo, app) in updated for app in commit.applications)
         return commit.already_there, not updates_image
 
@@ -118,8 +122,8 @@ def _artifact_inputs(image: Image | None) -> str:
     """Return the result that Tekton Chains records as an input of this run: JSON with the image's
     reference and digest.
 
-    A value that is too long is "". A Tekton step fails if its object result lacks a declared
-    member.
+    A value that is too long is "". Both members are always there, because a Tekton step fails if
+    its object result lacks a declared member.
     """
     uri = ""
     digest = ""
@@ -150,7 +154,7 @@ def _names_within(size: int, names: Iterable[str]) -> list[str]:
 
 
 def _main_message(report: Report) -> str:
-    """Return the first error, or else the number of decisions of each kind."""
+    """Return the first error, with its Application, or else a summary of the decisions."""
     for problem in report.problems:
         if problem.severity != "error":
             continue
@@ -165,7 +169,8 @@ def cut(text: str, size: int) -> str:
     line = printable(one_line(text)).encode(errors="replace")
     if len(line) > size:
         ellipsis = "…".encode()
-        line = line[: size - len(ellipsis)] + ellipsis
+        bytes_before_ellipsis = size - len(ellipsis)
+        line = line[:bytes_before_ellipsis] + ellipsis
     # truncating may leave a part of a character, which is ignored
     return line.decode(errors="ignore")
 
@@ -182,7 +187,8 @@ def _if_it_fits(size: int, text: str | None) -> str:
 
 
 def repositories(report: Report) -> str:
-    """Return the repositories that would be written to, as a JSON array on one line.
+    """Return the repositories of the report's commits as a JSON array on one line, without
+    credentials.
 
     A pipeline can start a run with `--only-repository` for each repository.
     """
@@ -211,8 +217,7 @@ def dotenv(values: Mapping[str, str]) -> str:
 def github_output(values: Mapping[str, str]) -> str:
     """Return the results as `name=value` lines for $GITHUB_OUTPUT.
 
-    A value with a line break would need a delimiter, so that it cannot set additional outputs. Our
-    values do not have line breaks.
+    Line breaks in values are replaced with spaces. Otherwise, a value could set additional outputs.
     """
     return "".join(f"{key}={_one_line(value)}\n" for key, value in values.items())
 
@@ -234,8 +239,8 @@ GITHUB = ("GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY")
 def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` for a path that cannot be written to. Call this before doing any work."""
     places = {
-        "--results-dir": _folder(output) if output.results_dir else "",
-        "--report": _report(output),
+        "--results-dir": _results_folder(output) if output.results_dir else "",
+        "--report": _report_path(output),
         "--dotenv": output.dotenv,
         **{variable: environ.get(variable, "") for variable in GITHUB},
     }
@@ -245,23 +250,24 @@ def check_places(output: ResultOptions, environ: Mapping[str, str]) -> None:
 
 
 def _check_place(option: str, path: str, *, is_folder: bool) -> None:
-    """Raise `UsageError` if a file or a folder cannot be written to.
+    """Raise `UsageError` if the file or the folder at a path cannot be written to.
 
-    Missing folders are created, but not for the report.
+    `option` is the option or variable that has the path. Missing folders are created, but not for
+    the report.
     """
     folder = path if is_folder else (os.path.dirname(path) or ".")
     # the name is misspelled, or the volume is not mounted
     if option == "--report" and not os.path.isdir(folder):
-        raise _unwritable(option, path, f"there is no folder {folder!r}")
+        raise _unwritable_error(option, path, f"there is no folder {folder!r}")
     try:
         os.makedirs(folder, exist_ok=True)
     except OSError as error:
-        raise _unwritable(option, path, error.strerror) from None
+        raise _unwritable_error(option, path, error.strerror) from None
     if os.path.isdir(path) and not is_folder:
-        raise _unwritable(option, path, "it is a folder")
-    existing = path if os.path.exists(path) else folder
-    if not os.access(existing, os.W_OK):
-        raise _unwritable(option, path, "permission denied")
+        raise _unwritable_error(option, path, "it is a folder")
+    existing_path = path if os.path.exists(path) else folder
+    if not os.access(existing_path, os.W_OK):
+        raise _unwritable_error(option, path, "permission denied")
 
 
 def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -> list[UsageError]:
@@ -270,14 +276,14 @@ def publish(report: Report, output: ResultOptions, environ: Mapping[str, str]) -
     """
     errors = []
     if output.report:
-        errors += _write([("--report", _report(output), json_text(report), "w")])
+        errors += _write_outputs([("--report", _report_path(output), json_text(report), "w")])
 
     errors += hand_over(results(report), output, environ)
 
     summary_path = environ.get("GITHUB_STEP_SUMMARY")
     if summary_path:
         markdown = summary(as_json(report), LARGEST_SUMMARY, diffs=True)
-        errors += _write([("GITHUB_STEP_SUMMARY", summary_path, markdown, "a")])
+        errors += _write_outputs([("GITHUB_STEP_SUMMARY", summary_path, markdown, "a")])
 
     format_report = FORMS.get(output.output)
     text = format_report(report) if format_report else shown(report, environ)
@@ -301,9 +307,8 @@ def tell(
 ) -> None:
     """Write the results of a command that does not write to Git.
 
-    `code` is its exit code. After an error, the result `message` is the first of the `problems`.
-
-    Raises `UsageError` if a destination cannot be written.
+    `code` is its exit code. The result `message` is the given one after a success, or the first
+    error in `problems` after a failure. Raises `UsageError` if a destination cannot be written.
     """
     report = Report(
         command, images=(), considered=0, decisions=(), commits=(), problems=problems, exit=code
@@ -322,13 +327,14 @@ def hand_over(
     output: HandedOptions,
     environ: Mapping[str, str],
 ) -> list[UsageError]:
-    """Write the results (name → value) where the next step reads them.
+    """Write the results (name → value) where the next step reads them: to the results folder, the
+    dotenv file, and GitHub's output file, as far as these are set.
 
     Return an error for each destination that could not be written.
     """
     writes = []  # (option, path, text, mode)
     if output.results_dir:
-        folder = _folder(output)
+        folder = _results_folder(output)
         for name, value in values.items():
             writes.append(("--results-dir", os.path.join(folder, name), value, "w"))
     if output.dotenv:
@@ -337,14 +343,15 @@ def hand_over(
     github_output_path = environ.get("GITHUB_OUTPUT")
     if github_output_path:
         writes.append(("GITHUB_OUTPUT", github_output_path, github_output(values), "a"))
-    return _write(writes)
+    return _write_outputs(writes)
 
 
-def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
+def _write_outputs(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
     """Write each (option, path, text, mode), and return an error for each one that could not be
     written.
 
-    `mode` is "w" to replace the file, or "a" to append to it.
+    `option` is for the error, and `mode` is "w" to replace the file, or "a" to append to it.
+    Missing folders are created, but not for `--report` and `--html`.
     """
     errors = []
     for option, path, text, mode in writes:
@@ -361,7 +368,7 @@ def _write(writes: list[tuple[str, str, str, str]]) -> list[UsageError]:
             ) as file:
                 file.write(text)
         except OSError as error:
-            errors.append(_unwritable(option, path, error.strerror))
+            errors.append(_unwritable_error(option, path, error.strerror))
     return errors
 
 
@@ -370,7 +377,7 @@ def write_page(text: str, path: str) -> None:
     if path == "-":
         say(text)
         return
-    errors = _write([("--html", path, text, "w")])
+    errors = _write_outputs([("--html", path, text, "w")])
     if errors:
         raise errors[0]
 
@@ -385,7 +392,7 @@ def shown(report: Report, environ: Mapping[str, str]) -> str:
     return plain(as_json(report))
 
 
-def _folder(output: HandedOptions) -> str:
+def _results_folder(output: HandedOptions) -> str:
     """Return the results folder, resolving `FILE/..`.
 
     A Tekton StepAction knows the path of each result but not the folder, so it passes `<path of a
@@ -394,7 +401,7 @@ def _folder(output: HandedOptions) -> str:
     return os.path.normpath(output.results_dir)
 
 
-def _report(output: ResultOptions) -> str:
+def _report_path(output: ResultOptions) -> str:
     """Return the report's path.
 
     If the path is a folder, such as Tekton's workspace `report`, the file is `report.json`.
@@ -404,7 +411,7 @@ def _report(output: ResultOptions) -> str:
     return output.report
 
 
-def _unwritable(option: str, path: str, why: str | None) -> UsageError:
+def _unwritable_error(option: str, path: str, why: str | None) -> UsageError:
     return UsageError(
         f"{option}: cannot write {path!r}: {why}",
         hint="use a path that this user can write to",
@@ -416,8 +423,8 @@ _PEM_FRAMES = ("-----BEGIN ", "-----END ")
 
 
 def mask(names: Iterable[str], environ: Mapping[str, str], stream: TextIO | None = None) -> None:
-    """Have GitHub's runner mask the values of these variables, line by line, including the encoded
-    forms in URLs and Basic headers.
+    """Have GitHub's runner mask the values of these variables in its log, line by line, including
+    the forms in which URLs and Basic headers encode them.
 
     The runner masks values from a workflow's `secrets`, but not a token from a different step or
     from a variable on a self-hosted runner. We do not print secrets, but messages from git, ssh, or

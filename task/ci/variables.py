@@ -21,10 +21,12 @@ from task.urls import host_and_path, without_login
 
 
 def origin_of(environ: Mapping[str, str]) -> Origin:
-    """Return the job's source and run, from the variables of the CI system that provides the most
-    facts: the commit, else the repository, else the run.
+    """Return the job's source (commit and repository) and run, from the variables of one CI system.
+
+    A system whose variables have the commit is preferred, then one with the repository, then one
+    with the run.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     # Several systems may appear to be present: Gitea's runner sets GitHub's variables, and people
     # set some variables by hand.
     origins = []
@@ -38,7 +40,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     return max(origins, key=provided_facts)
 
 
-def _trimmed(environ: Mapping[str, str]) -> dict[str, str]:
+def _trimmed_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the variables with trimmed values, without the empty ones."""
     return {variable: value.strip() for variable, value in environ.items() if value.strip()}
 
@@ -74,16 +76,15 @@ _NO_DATES = ("1970-01-01", "1980-01-01", "0001-01-01")
 
 
 def build_of(environ: Mapping[str, str], options: EventOptions, repository: str) -> Build:
-    """Return the build's identity, from the options first, then from the CI system's variables.
+    """Return the build's identity (its number, commit, repository, and time), from the options
+    first, then from the CI system's variables. `repository` is the value of `--source-repository`.
 
-    `repository` is the value of `--source-repository`.
-
-    The variables fill in missing options if the job itself is the build. If `--source-commit` or
-    `--source-repository` differs from the job's source, the job only deploys, and its number does
-    not show how old the build is. Tekton and Argo Workflows do not have such variables, so their
-    manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the same (`<<
-    pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts jobs and
-    increases when an old workflow is rerun.
+    The variables fill in missing options if the job itself may be the build. If `--source-commit`
+    or `--source-repository` differs from the job's source, the job only deploys, and its number
+    does not show how old the build is. Tekton and Argo Workflows do not have such variables, so
+    their manifests set `IMAGE_UPDATE_SEQUENCE` and others. CircleCI's configuration must do the
+    same (`<< pipeline.number >>`), because CircleCI jobs have only `CIRCLE_BUILD_NUM`, which counts
+    jobs and increases when an old workflow is rerun.
 
     Any credentials are removed from the repository. The time is RFC 3339 in UTC, or "" if it only
     means "no date". Raises `UsageError` for an invalid option.
@@ -93,9 +94,9 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
     time = created_of(options.created)
     commit = options.source_commit
     job = origin_of(environ)
-    if _is_the_build(job, commit, repository):
+    if _may_be_the_build(job, commit, repository):  # else the job only deploys
         if number is None:
-            number, counter = _counted(environ)
+            number, counter = _number_and_counter(environ)
         # BUILDKITE_COMMIT may be `HEAD`, and other variables may contain a branch name.
         if not commit and COMMIT.fullmatch(job.commit):
             commit = job.commit.lower()
@@ -132,17 +133,18 @@ def created_of(text: str) -> str:
     if not text:
         return ""
     try:
-        time = _time_in(text)
+        time = _parsed_time(text)
     except Malformed as error:
         hint = f"{error.hint}, or seconds or milliseconds since 1970"
         raise UsageError(f"--created: {error.message}", hint=hint) from error
     return "" if time.startswith(_NO_DATES) else time
 
 
-def _time_in(text: str) -> str:
-    """Return a time as RFC 3339 in UTC, from seconds or milliseconds since 1970 or from RFC 3339.
+def _parsed_time(text: str) -> str:
+    """Return a time as RFC 3339 in UTC. `text` is a number of seconds ("1764288000.5") or
+    milliseconds (13 digits) since 1970, or RFC 3339.
 
-    Raises `Malformed`.
+    Raises `Malformed` for anything else.
     """
     if _MILLISECONDS.fullmatch(text):
         seconds, milliseconds = divmod(int(text), 1000)
@@ -150,15 +152,16 @@ def _time_in(text: str) -> str:
     unix_time = _SECONDS.fullmatch(text)
     if unix_time:
         whole_seconds, fraction = unix_time.groups(default="")
-        three_digits = fraction.ljust(3, "0")[:3]
-        return of_unix(int(whole_seconds), int(three_digits))
+        milliseconds_text = fraction.ljust(3, "0")[:3]  # "5" → "500", "123456" → "123"
+        return of_unix(int(whole_seconds), int(milliseconds_text))
     return utc(text)
 
 
-def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
+def _may_be_the_build(job: Origin, commit: str, repository: str) -> bool:
     """Return whether this job may be the build of a commit in a repository.
 
-    It is not if the job has a different commit or repository. "" is unknown, and matches any.
+    It is not if the job has a different commit or repository. A value of "" is unknown, and does
+    not count as different.
     """
     job_commit = job.commit.lower()
     # either commit ID may be abbreviated, or "" if it is unknown
@@ -170,12 +173,13 @@ def _is_the_build(job: Origin, commit: str, repository: str) -> bool:
     return host_and_path(repository) == host_and_path(job.repository)
 
 
-def _counted(environ: Mapping[str, str]) -> tuple[int | None, str]:
-    """Return this run's number and the name of the counter that it comes from, or (None, "").
+def _number_and_counter(environ: Mapping[str, str]) -> tuple[int | None, str]:
+    """Return this run's number and the name of the counter that it comes from, such as
+    (42, "gitlab:host/group/project"), or (None, "") if they are unknown.
 
-    The first CI system counts whose variables have both.
+    They come from the first CI system whose variables have both.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     # owner/repository/file@ref; a file may be named `release.yml@x.yml`
     workflow_path = variables.get("GITHUB_WORKFLOW_REF", "").partition("@refs/")[0]
     parts = workflow_path.split("/", 2)
@@ -208,20 +212,20 @@ def _plain_counter(name: str) -> str:
     return f"{system}:{place}"
 
 
-_REQUEST = re.compile(r"[0-9]{1,18}")  # the number of a pull request
-_PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-9]{1,18})")
-_REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
+_REQUEST_NUMBER = re.compile(r"[0-9]{1,18}")  # the number of a pull request
+_REQUEST_PAGE = re.compile(r"https://[^\s?#]+/(?:pull|pull-requests|merge_requests)/([0-9]{1,18})")
+_REQUEST_REF = re.compile(r"refs/pull/([0-9]{1,18})/(?:merge|head)")
 
 
 def request_event(environ: Mapping[str, str]) -> tuple[str, str]:
     """Return the repository's URL and the number of the pull request that this job runs for.
 
-    Raises a `UsageError` that lists the missing variables.
+    Raises a `UsageError` that says which variables are needed.
     """
-    variables = _trimmed(environ)
+    variables = _trimmed_variables(environ)
     if "GITHUB_REPOSITORY" in variables:  # Gitea's and Forgejo's runners set GitHub's variables
-        return _of_actions(variables)
-    number_variables = []
+        return _request_in_actions(variables)
+    number_variables = []  # of all other systems, for the error's hint
     for system in SYSTEMS:
         request = system.request
         if not request:
@@ -246,10 +250,10 @@ def _request_number(request: RequestVariables, variables: Mapping[str, str]) -> 
         if name in variables:
             number = variables[name]
             break
-    page = _PAGE.fullmatch(number)  # CircleCI sets the URL
+    page = _REQUEST_PAGE.fullmatch(number)  # CircleCI sets the URL
     if page:
         return page[1]
-    if _REQUEST.fullmatch(number):
+    if _REQUEST_NUMBER.fullmatch(number):
         return number
     problem = f"is {number[:100]!r}" if number else "is not set"
     raise UsageError(
@@ -274,7 +278,7 @@ def _request_repository(request: RequestVariables, variables: Mapping[str, str])
     )
 
 
-def _of_actions(variables: Mapping[str, str]) -> tuple[str, str]:
+def _request_in_actions(variables: Mapping[str, str]) -> tuple[str, str]:
     """Return the repository's URL and the number of the pull request, from GitHub's variables.
 
     The number is the one in GITHUB_REF, or else the one in the event file: for
@@ -287,11 +291,11 @@ def _of_actions(variables: Mapping[str, str]) -> tuple[str, str]:
             hint="set GITHUB_SERVER_URL",
         )
     reference = variables.get("GITHUB_REF", "")
-    request_reference = _REF.fullmatch(reference)
+    request_reference = _REQUEST_REF.fullmatch(reference)
     if request_reference:
         return repository, request_reference[1]
     path = variables.get("GITHUB_EVENT_PATH", "")
-    number = _in_the_event(path)
+    number = _number_in_event_file(path)
     if number:
         return repository, number
     event = "GITHUB_EVENT_PATH is not set"
@@ -304,7 +308,7 @@ def _of_actions(variables: Mapping[str, str]) -> tuple[str, str]:
     raise UsageError(message, hint="run it in a workflow that is triggered on pull_request")
 
 
-def _in_the_event(path: str) -> str:
+def _number_in_event_file(path: str) -> str:
     """Return the pull request number in GitHub's event file, or "" if there is none or the file
     cannot be read.
     """
@@ -318,4 +322,4 @@ def _in_the_event(path: str) -> str:
         number = str(request.get("number", "")) if request else ""
     except (OSError, ValueError, AttributeError, TypeError):
         return ""
-    return number if _REQUEST.fullmatch(number) else ""
+    return number if _REQUEST_NUMBER.fullmatch(number) else ""

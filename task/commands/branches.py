@@ -12,22 +12,22 @@ from task.landing.ports import Batch, World
 from task.pipeline.match import AT_ONCE, Matched, by_branch, by_login, by_repository
 from task.threads import in_threads
 
-R = TypeVar("R")
+Result = TypeVar("Result")
 
 
 def read_branches(
     matched: Matched,
     job: Job,
     world: World,
-    read: Callable[[Batch], R],
-    failed: Callable[[Sequence[Ask], TaskError, str], R],
-) -> list[R]:
+    read: Callable[[Batch], Result],
+    failed: Callable[[Sequence[Ask], TaskError, str], Result],
+) -> list[Result]:
     """Return the result of `read` for each branch, or of `failed` if reading raised an error.
 
     `failed` also gets the base branch, or "" if the whole repository cannot be read.
     """
 
-    def read_repository(asks: Sequence[Ask]) -> list[R]:
+    def read_repository(asks: Sequence[Ask]) -> list[Result]:
         sub = asks[0].subscription
         try:
             repository = world.repository(sub.repo, sub)

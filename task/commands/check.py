@@ -65,7 +65,7 @@ from task.repository_config.reading import config_in
 from task.text import counted
 
 # Applications, states, configs, and targets do not have these suffixes.
-_NEVER = frozenset(
+_UNRELATED_SUFFIXES = frozenset(
     (
         ".adoc", ".bat", ".c", ".cc", ".cpp", ".cs", ".css", ".csv", ".gif", ".go", ".h", ".html",
         ".ico", ".ipynb", ".java", ".jpeg", ".jpg", ".js", ".jsx", ".kt", ".md", ".mdx", ".pdf",
@@ -80,7 +80,7 @@ def may_matter(path: str) -> bool:
 
     Symbolic links and submodules count too, because they have no suffix.
     """
-    return posixpath.splitext(path)[1].lower() not in _NEVER
+    return posixpath.splitext(path)[1].lower() not in _UNRELATED_SUFFIXES
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,11 @@ class Affected:
 
 
 def check(job: Job, world: World, compared: Compared) -> Report:
-    """Judge how the change affects tracked versions, and return the report."""
+    """Judge how a change (a pull request) affects the versions that image-list entries track, and
+    return the report.
+
+    `compared` are the two sides of the change: its base, and its head.
+    """
     began = world.now()
     change = world.change(compared)
     if not any(map(may_matter, change.paths)):
@@ -109,19 +113,19 @@ def check(job: Job, world: World, compared: Compared) -> Report:
         timings = _timings(job, began, began, world)
         return check_report(job, 0, (), (), change.commits, timings)
 
-    before = _side_seen(change, "base", job, world)
-    after = _side_seen(change, "merged", job, world)
+    before = _applications_on_side(change, "base", job, world)
+    after = _applications_on_side(change, "merged", job, world)
     problems = (*after.problems, *_name_problems(after.seen, job))
     read_at = world.now()
 
     entries = _tracked_entries(change, before, after)
     affected = _affected_entries(change, entries, job)
-    problems += _without_entries(entries.subscriptions, after.seen, change)
+    problems += _warn_if_no_entries(entries.subscriptions, after.seen, change)
     problems += _state_problems(affected.sides, entries.subscriptions)
     problems += _config_problems(affected.sides)
-    problems += tuple(_no_longer_judged(affected, entries.pairs, after.seen))
+    problems += tuple(_warnings_about_unjudged(affected, entries.pairs, after.seen))
 
-    decisions, warnings = _decided(change, affected, before.seen, job, world)
+    decisions, warnings = _decide(change, affected, before.seen, job, world)
     if not decisions and not problems:
         _log_no_change(change, world)
     return check_report(
@@ -139,7 +143,9 @@ def _timings(job: Job, began: float, read_at: float, world: World) -> Timings:
 
     Nothing follows a check, so the last phase takes no time.
     """
-    return Timings(job.terms.now, read_at - began, world.now() - read_at, 0.0)
+    return Timings(
+        started=job.terms.now, find=read_at - began, land=world.now() - read_at, follow=0.0
+    )
 
 
 def _log_no_change(change: ChangeToJudge, world: World) -> None:
@@ -155,28 +161,35 @@ class SideSeen:
     problems: tuple[Problem, ...]
 
 
-def _side_seen(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
-    """Return the Applications on one side. The base may lack a folder that the change adds."""
+def _applications_on_side(change: ChangeToJudge, side: Side, job: Job, world: World) -> SideSeen:
+    """Return the Applications on one side of the change: in the base, or in the merge of the change
+    into it ("merged").
+    """
     try:
         manifests = list(change.applications(side))
     except SourceError:
         if side == "merged":
             raise
-        manifests = []
+        manifests = []  # the base may lack a folder that the change adds
     discovery = discovered(manifests, job.scope, world.locate)
     subscribed = subscriptions_of(discovery, job.scope, ())
-    seen = Seen(subscribed, discovery.applications, (), discovery.outside)
+    seen = Seen(
+        subscribed,
+        annotated=discovery.applications,
+        skipped=(),
+        outside=discovery.outside,
+    )
     return SideSeen(seen, discovery.problems)
 
 
 def _name_problems(seen: Seen, job: Job) -> tuple[Problem, ...]:
-    """Return the problems with the names in the options, such as a name that no Application has.
+    """Return a problem for each name in the options that no Application has.
 
     Raises `UsageError` if a name that a person typed matches Applications in several namespaces.
     """
-    narrow = job.scope.narrow
+    narrow = job.scope.narrow  # the options that select Applications
     if narrow.typed:
-        refuse_ambiguous(narrow.names, seen.everyone)
+        refuse_ambiguous(narrow.names, seen.everyone)  # raises the `UsageError`
     return unknown_names(
         narrow.names,
         seen.everyone,
@@ -191,21 +204,26 @@ def _tracked_entries(
     before: SideSeen,
     after: SideSeen,
 ) -> TrackedEntries:
-    """Return the entries on both sides that are written in this repository and branch."""
+    """Return the image-list entries on both sides that are written in the change's repository and
+    branch, in pairs of an entry before and after the change.
+    """
     in_base = _entries_written_here(before.seen, change)
     in_change = _entries_written_here(after.seen, change)
     return TrackedEntries(paired(in_base, in_change), [*in_base, *in_change])
 
 
-def _without_entries(
+def _warn_if_no_entries(
     entries: Sequence[Subscription],
     seen: Seen,
     change: ChangeToJudge,
 ) -> tuple[Problem, ...]:
-    """Return a warning if there are no entries to judge, because the check then always passes."""
+    """Return a warning if there are no entries to judge, because the check then always passes.
+
+    `seen` has the Applications after the change.
+    """
     if entries:
         return ()
-    if _all_of(seen):
+    if _all_subscriptions(seen):
         message = f"none of the Applications write to {change.repo} on {change.branch}"
         hint = "check --applications, and the repository URL in the Applications"
     else:
@@ -214,21 +232,23 @@ def _without_entries(
     return (Problem(Trouble.warning("source", message, hint)),)
 
 
-def _all_of(seen: Seen) -> list[Subscription]:
+def _all_subscriptions(seen: Seen) -> list[Subscription]:
     return [sub for subscribed in seen.subscribed for sub in subscribed.subscriptions]
 
 
 def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscription]:
-    """Return the entries that are written in this repository and branch.
+    """Return the subscriptions (image-list entries with their write-back targets) that are written
+    in the change's repository and branch.
 
-    Only the two commits are compared, so running images are ignored.
+    Only the two commits are compared, so running images are removed from the Applications.
     """
     entries = []
-    for sub in _all_of(seen):
+    for sub in _all_subscriptions(seen):
         base = (sub.base or change.default).removeprefix("refs/heads/")
         if base == "HEAD":
             base = change.default
-        if sub.method == "git" and base == change.branch and change.concerns(sub.repo):
+        is_on_branch = sub.method == "git" and base == change.branch
+        if is_on_branch and change.concerns(sub.repo):
             app_in_git = replace(sub.application, live=())
             entries.append(replace(sub, application=app_in_git))
     return entries
@@ -239,7 +259,9 @@ def _affected_entries(
     entries: TrackedEntries,
     job: Job,
 ) -> Affected:
-    """Read both sides, and return the entries that the change touches."""
+    """Read the files of both sides, and return the entries whose version or name the change alters
+    (`touched`), and those that cannot be judged.
+    """
     subs = entries.subscriptions
     places: list[Place] = [*CONFIG]
     places += [Place(path) for path in change.paths if is_state_path(path)]
@@ -248,8 +270,8 @@ def _affected_entries(
         places += target_places(sub)
     urls = tuple(dict.fromkeys(sub.repo for sub in subs))
     sides = Sides(
-        base=_read(change, "base", places, urls, subs, job),
-        merged=_read(change, "merged", places, urls, subs, job),
+        base=_read_side(change, "base", places, urls, subs, job),
+        merged=_read_side(change, "merged", places, urls, subs, job),
         paths=frozenset(change.paths),
     )
 
@@ -262,7 +284,7 @@ def _affected_entries(
     )
 
 
-def _read(
+def _read_side(
     change: ChangeToJudge,
     side: Side,
     places: Collection[Place],
@@ -270,7 +292,8 @@ def _read(
     subs: Sequence[Subscription],
     job: Job,
 ) -> Snapshot:
-    """Return the files of one side: `places`, and all others that the subscriptions need.
+    """Return the files of one side of the change: those at `places`, and all others that the
+    subscriptions need.
 
     `urls` are the URLs with which the Applications refer to the repository.
     """
@@ -285,7 +308,9 @@ def _state_problems(sides: Sides, subs: Iterable[Subscription]) -> tuple[Problem
 
 
 def _config_problems(sides: Sides) -> tuple[Problem, ...]:
-    """Return a warning about a changed config, or an error if the config cannot be read."""
+    """Return a warning if the change alters the repository's config, or an error if the config can
+    then not be read.
+    """
     if not _changes_config(sides):
         return ()
     place = f"{CONFIG_PATH}:1"
@@ -307,24 +332,32 @@ def _changes_config(sides: Sides) -> bool:
     return any(place.path in sides.paths for place in CONFIG)
 
 
-def _no_longer_judged(affected: Affected, pairs: Sequence[Pair], after: Seen) -> Iterator[Problem]:
-    """Yield a warning for each entry that is no longer judged, with the reason."""
+def _warnings_about_unjudged(
+    affected: Affected, pairs: Sequence[Pair], after: Seen
+) -> Iterator[Problem]:
+    """Yield a warning, with the reason, for each entry that is not judged, or only by the base's
+    annotations because the change removes it. Also yield the errors in the annotations of
+    Applications that may be new.
+
+    `pairs` are the entries before and after the change, and `after` has the Applications after it.
+    """
     for unjudged in affected.not_judged:
         if not unjudged.broken:
-            yield _not_judged(unjudged.pair.effective, str(unjudged.error))
+            yield _unchecked_warning(unjudged.pair.effective, str(unjudged.error))
 
     flaws = _errors_in_annotations(after)
-    judged_once_more = [
+    # entries that the change removes, but whose version it also alters
+    judged_by_base_rules = [
         touched.pair.before for touched in affected.touched if not touched.pair.after
     ]
     for pair in pairs:
         if pair.before is None or pair.after is not None:
             continue
-        reason = _why_gone(pair.before, after, flaws)
-        if pair.before in judged_once_more:
-            yield _judged_once_more(pair.before, reason)
+        reason = _why_removed(pair.before, after, flaws)
+        if pair.before in judged_by_base_rules:
+            yield _base_rules_warning(pair.before, reason)
         else:
-            yield _not_judged(pair.before, reason)
+            yield _unchecked_warning(pair.before, reason)
 
     # Applications whose entries are all in the base are skipped.
     all_apps = {pair.effective.application.key for pair in pairs}
@@ -351,8 +384,10 @@ def _errors_in_annotations(seen: Seen) -> _Flaws:
     return flaws
 
 
-def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
-    """Return why an entry of the base is not in the change."""
+def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
+    """Return why an entry of the base (`sub`) no longer exists after the change. `flaws` are the
+    errors in the annotations after the change.
+    """
     app = sub.application.key
     apps_in_change = {subscribed.application.key for subscribed in after.subscribed}
     if app not in apps_in_change:
@@ -366,19 +401,21 @@ def _why_gone(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
     return "the change removes it from image-list or moves its write-back target"
 
 
-def _not_judged(sub: Subscription, reason: str) -> Problem:
+def _unchecked_warning(sub: Subscription, reason: str) -> Problem:
     """Return the warning about an entry that is not judged."""
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is not checked: {reason}")
+    return _warning_about_gone(sub, f"{name} is not checked: {reason}")
 
 
-def _judged_once_more(sub: Subscription, reason: str) -> Problem:
-    """Return the warning about an entry whose version the change also alters."""
+def _base_rules_warning(sub: Subscription, reason: str) -> Problem:
+    """Return the warning about an entry that the change removes, but whose version it also alters,
+    so that it is judged by the base's annotations.
+    """
     name = sub.entry.alias or sub.entry.image.name
-    return _about_gone(sub, f"{name} is checked against the base's annotations: {reason}")
+    return _warning_about_gone(sub, f"{name} is checked against the base's annotations: {reason}")
 
 
-def _about_gone(sub: Subscription, message: str) -> Problem:
+def _warning_about_gone(sub: Subscription, message: str) -> Problem:
     hint = "merge this only if its versions no longer need to be checked"
     return Problem(Trouble.warning("source", message, hint), application=sub.application.key)
 
@@ -389,14 +426,18 @@ def _flaw_problem(app: str, flaw: Flaw) -> Problem:
     return Problem(trouble, application=app, key=flaw.key, value=flaw.value)
 
 
-def _decided(
+def _decide(
     change: ChangeToJudge,
     affected: Affected,
     before: Seen,
     job: Job,
     world: World,
 ) -> tuple[list[Decision], list[Problem]]:
-    """Return a decision for each version that the change writes, and the warnings."""
+    """Return a decision for each version that the change writes, and the warnings.
+
+    If an entry's version cannot be judged, its decision is the error. `before` has the base's
+    Applications, among which are the sources of promotions.
+    """
     branch = affected.sides.base.branch
     broken = [
         _broken_decision(unjudged, branch) for unjudged in affected.not_judged if unjudged.broken
@@ -404,20 +445,20 @@ def _decided(
     if not affected.touched:
         return broken, []
     try:
-        touched, sides, config = _under_both_configs(change, affected, job)
+        touched, sides, config = _with_config(change, affected, job)
     except TaskError as error:
         failed = [_failed_decision(entry, error, branch) for entry in affected.touched]
         return [*broken, *failed], []
 
-    written, unreadable = _versions(touched, sides, job)
+    written, unreadable = _written_versions(touched, sides, job)
     names = sources_named(change.messages)
     written, source_problems = with_sources(written, names, before.subscribed, job, world)
     judging = Judging(sides, job.terms, config)
-    judgements = [*unreadable, *_judged(change, written, judging, world)]
+    judgements = [*unreadable, *_judge_versions(change, written, judging, world)]
 
     decisions = _verified_decisions(judgements, sides, job, world)
     placed = [
-        _with_its_place(decision, sides, judgement.touched, job)
+        _with_file_and_line(decision, sides, judgement.touched, job)
         for decision, judgement in zip(decisions, judgements, strict=True)
     ]
     warnings = [warning for judgement in judgements for warning in judgement.warnings]
@@ -427,10 +468,11 @@ def _decided(
 def _verified_decisions(
     judgements: Sequence[Judgement], sides: Sides, job: Job, world: World
 ) -> list[Decision]:
-    """Return the judgements' decisions after the last checks, such as the images' proofs.
+    """Return the judgements' decisions after the last checks, such as the images' proofs
+    (signatures and provenance).
 
-    If another entry writes a refused version anyway, the refusal says so. Only entries that exist
-    on both sides can do that.
+    If a decision refuses a version that another entry writes anyway, it says so. Only entries that
+    exist on both sides can do that.
     """
     last_checks = LastChecks(world.registry, world.prove, world.always_prove)
     moves = verified([judgement.move for judgement in judgements], last_checks)
@@ -458,21 +500,22 @@ def _failed_decision(touched: Touched, error: TaskError, branch: str) -> Decisio
     return replace(decision, current=touched.old)
 
 
-def _with_its_place(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
+def _with_file_and_line(decision: Decision, sides: Sides, touched: Touched, job: Job) -> Decision:
     """Add the file and the line of the version in the change."""
     current = replace(decision.current, file=touched.new.file or decision.current.file)
     line = line_of(sides.merged, touched, job.terms)
     return replace(decision, current=current, line=line)
 
 
-def _under_both_configs(
+def _with_config(
     change: ChangeToJudge,
     affected: Affected,
     job: Job,
 ) -> tuple[list[Touched], Sides, RepositoryConfig]:
-    """Apply the base's config to the entries on both sides.
+    """Apply the repository's config in the base to the entries on both sides. Return the entries,
+    the sides, and the config.
 
-    If the base's config cannot be read, use the config in the change, which repairs it.
+    If the base's config cannot be read, and the change alters it, use the config in the change.
     """
     sides = affected.sides
     base = sides.base
@@ -496,7 +539,9 @@ def _under_both_configs(
 
 
 def _with_repaired_config(sides: Sides) -> Snapshot:
-    """Return the base with the config files of the change."""
+    """Return the base's snapshot (the files of a branch at one commit), but with the config files
+    of the change.
+    """
     config_paths = [place.path for place in CONFIG]
     base = sides.base
     files = {path: file for path, file in base.files.items() if path not in config_paths}
@@ -507,13 +552,13 @@ def _with_repaired_config(sides: Sides) -> Snapshot:
     return replace(base, files=files)
 
 
-def _versions(
+def _written_versions(
     entries: Sequence[Touched],
     sides: Sides,
     job: Job,
 ) -> tuple[list[Version], list[Judgement]]:
-    """Return the versions that the change writes, and a failure for each memory that cannot be
-    read.
+    """Return the versions that the change writes to the touched entries. Also return a judgement
+    with the error for each entry whose state file cannot be read.
     """
     written: list[Version] = []
     unreadable: list[Judgement] = []
@@ -526,13 +571,17 @@ def _versions(
     return written, unreadable
 
 
-def _judged(
+def _judge_versions(
     change: ChangeToJudge,
     written: Sequence[Version],
     judging: Judging,
     world: World,
 ) -> list[Judgement]:
-    """Return a judgement for each version, after looking up the facts that the rules need."""
+    """Return a judgement for each version, after looking up the facts (such as an image's creation
+    time) that the rules need.
+
+    `judging` has the rules and the files, without facts.
+    """
     check = judging.terms.check
     branch = judging.sides.base.branch
 

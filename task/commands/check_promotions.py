@@ -23,7 +23,9 @@ MOST = 500  # sources that commit messages may name
 
 
 def sources_named(messages: Iterable[str]) -> tuple[str, ...]:
-    """Return the Applications that commit messages name as promotion sources."""
+    """Return the Applications that commit messages name as promotion sources, in lines such as
+    "Promoted-From: staging/web".
+    """
     names: dict[str, None] = {}
     for message in messages:
         text = message.replace("\r\n", "\n").rstrip("\n")
@@ -42,10 +44,12 @@ def with_sources(
     job: Job,
     world: World,
 ) -> tuple[list[Version], tuple[Problem, ...]]:
-    """Return the versions, each with the source that it was promoted from, and the warnings.
+    """Return the versions that a change writes, each with the source that it was promoted from, and
+    the warnings.
 
-    `names` are the sources that the commit messages name. A version is denied if one of them tracks
-    the image but has a different version.
+    `names` are the sources that the commit messages name, and `subscribed` are all Applications. A
+    version is `denied` if a named source tracks the image but has a different version, unless the
+    change also writes that other version.
     """
     if not names or not versions:
         return list(versions), ()
@@ -60,17 +64,19 @@ def with_sources(
     apps = {item.application.key for item in subscribed}
     missing_sources = sorted(set(names) - apps)
     with_source = [_with_source(version, in_sources, versions) for version in versions]
-    return with_source, _missing_sources(missing_sources)
+    return with_source, _warn_of_missing_sources(missing_sources)
 
 
-def _missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
-    """Return a warning about the named sources that are not among the Applications."""
+def _warn_of_missing_sources(names: Sequence[str]) -> tuple[Problem, ...]:
+    """Return a warning about the named sources that are not among the Applications, or () if there
+    are none.
+    """
     if not names:
         return ()
-    listed = and_more([shortened(name, 100) for name in names])
+    source_names = and_more([shortened(name, 100) for name in names])
     message = (
-        f"the commit message says it promotes versions from {listed}, but --applications does not"
-        " include them"
+        f"the commit message says it promotes versions from {source_names}, but --applications does"
+        " not include them"
     )
     hint = "add them to --applications; otherwise, these versions will be checked like any others"
     return (Problem(Trouble.warning("source", message, hint)),)
@@ -81,41 +87,49 @@ def _with_source(
     in_sources: Sequence[SourceVersion],
     versions: Sequence[Version],
 ) -> Version:
-    """Return the version with its source, or denied if a named source has a different version.
+    """Return the version with its source (`promoted`), or with `denied` if a named source has a
+    different version, or unchanged if no named source has the image.
 
-    `in_sources` has the sources' versions of all images, and `versions` all versions that the
-    change writes.
+    `in_sources` has the sources' versions of all images, and `versions` are all versions that the
+    change writes. If the change also writes a source's version elsewhere, that source does not deny
+    this version.
     """
     app = version.touched.pair.effective.application.key
     image = version.image
-    givers = [
-        giver
-        for giver in in_sources
-        if giver.source != app and giver.subscription.entry.image.identity == image.identity
+    sources_of_image = [
+        source_version
+        for source_version in in_sources
+        if source_version.source != app
+        and source_version.subscription.entry.image.identity == image.identity
     ]
-    for giver in givers:
-        if giver.error is None and alike(giver.image, image):
-            return replace(version, promoted=giver.promoted)
+    for source_version in sources_of_image:
+        if source_version.error is None and alike(source_version.image, image):
+            return replace(version, promoted=source_version.promoted)
 
-    unmatched = [giver for giver in givers if not _is_promoted(giver, versions)]
-    if not unmatched:  # this version was not promoted, but waited next to the promoted one
+    sources_without_promotion = [
+        source_version
+        for source_version in sources_of_image
+        if not _is_promoted(source_version, versions)
+    ]
+    # this version was not promoted, but waited next to the promoted one
+    if not sources_without_promotion:
         return version
-    giver = unmatched[0]
-    if giver.error:
-        return replace(version, denied=giver.error)
+    source_version = sources_without_promotion[0]
+    if source_version.error:
+        return replace(version, denied=source_version.error)
     because = (
-        f"the commit message says it promotes {image.name} from {giver.source}, but"
-        f" {giver.source} has {giver.image.version}, not {image.version}"
+        f"the commit message says it promotes {image.name} from {source_version.source}, but"
+        f" {source_version.source} has {source_version.image.version}, not {image.version}"
     )
     return replace(version, denied=Verdict("refuse", "source", because))
 
 
-def _is_promoted(giver: SourceVersion, versions: Sequence[Version]) -> bool:
+def _is_promoted(source_version: SourceVersion, versions: Sequence[Version]) -> bool:
     """Return whether the change writes the version that the source has."""
-    if giver.error is not None:
+    if source_version.error is not None:
         return False
     for version in versions:
-        is_same_image = version.image.identity == giver.image.identity
-        if is_same_image and alike(giver.image, version.image):
+        is_same_image = version.image.identity == source_version.image.identity
+        if is_same_image and alike(source_version.image, version.image):
             return True
     return False

@@ -24,22 +24,26 @@ def check_report(
     commits: tuple[str, str],
     timings: Timings | None = None,
 ) -> Report:
-    """Return the report, sorted by Application, then by alias.
+    """Return the report of `check`, with the decisions sorted by Application, then by alias.
 
-    `commits` are the compared commits: the base and the merge. The exit code is 5 if any version is
-    refused or held, unless there is a worse problem.
+    `considered` is the number of Applications, and `commits` are the compared commits: the base and
+    the merge. The exit code is 5 if any version is refused or held, unless there is a worse
+    problem.
     """
-    shown = tuple(sorted(decisions, key=_place))
-    blocking_problems = [stopped(judged) for judged in shown]
+    sorted_decisions = tuple(sorted(decisions, key=_decision_sort_key))
+    # None for each decision that does not block the merge
+    blocking_problems = [stopped(judged) for judged in sorted_decisions]
     all_problems = (*filter(None, blocking_problems), *problems)
-    versions = dict.fromkeys(judged.candidate for judged in shown if judged.candidate.version)
-    errors = [judged.judged.trouble for judged in shown if judged.verdict == "error"]
+    versions = dict.fromkeys(
+        judged.candidate for judged in sorted_decisions if judged.candidate.version
+    )
+    errors = [judged.judged.trouble for judged in sorted_decisions if judged.verdict == "error"]
     base, head = commits
     return Report(
         command=job.command,
         images=tuple(versions),
         considered=considered,
-        decisions=shown,
+        decisions=sorted_decisions,
         commits=(),
         problems=tuple(dict.fromkeys(all_problems)),
         exit=int(exit_of((*errors, *all_problems))),
@@ -52,14 +56,19 @@ def check_report(
 
 
 def stopped(judged: Judged) -> Problem | None:
-    """Return the error about a version that must not be merged, or None if it may be."""
-    is_stopped = judged.verdict in STOPPED
-    if not is_stopped and judged.verdict != "error":
+    """Return the error about a version that must not be merged, or None if it may be.
+
+    A version must not be merged if it is refused, if it is deferred by a hold (an order that keeps
+    a version) or a freeze, or if it could not be judged.
+    """
+    is_stopped = judged.verdict in STOPPED  # refused or deferred
+    may_be_merged = not is_stopped and judged.verdict != "error"
+    if may_be_merged:
         return None
     if judged.overridden_by:  # a run writes this version anyway, and reports it
         return None
     trouble = judged.judged.trouble
-    if is_stopped:
+    if is_stopped:  # the run's exit code with this error is 5
         hint = trouble.hint or STOPPED[judged.verdict]
         trouble = replace(trouble, hint=hint, exit=Exit.NOTHING_UPDATED)
     return Problem(
@@ -69,7 +78,7 @@ def stopped(judged: Judged) -> Problem | None:
     )
 
 
-def _place(judged: Judged) -> tuple[str, str, str]:
+def _decision_sort_key(judged: Judged) -> tuple[str, str, str]:
     """Return the key that sorts decisions."""
     sub = judged.subscription
     return sub.application.key, sub.entry.alias, judged.current.file

@@ -38,8 +38,8 @@ from task.policy.strategies import needs
 REVISION = "org.opencontainers.image.revision"
 _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 _FIRST_DATE = "1981"  # reproducible builds use 1970 or 1980 for "no date"
-_SHOWN = 19  # characters of a digest in a message: "sha256:" and 12 digits
-_UNKNOWN = Verdict("refuse", "not-in-registry", "the registry has no such image")
+_DIGEST_CHARACTERS = 19  # characters of a digest in a message: "sha256:" and 12 digits
+_NOT_IN_REGISTRY = Verdict("refuse", "not-in-registry", "the registry has no such image")
 
 
 @dataclass(frozen=True)
@@ -52,23 +52,26 @@ class Checked:
     error: TaskError | None = None
 
     @property
-    def good(self) -> bool:
-        """Whether the event may be judged by the rules."""
+    def is_confirmed(self) -> bool:
+        """Whether the registry neither contradicts the event nor failed to respond."""
         return self.refusal is None and self.error is None
 
 
 def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return asks for the events that registries confirm, and decisions about all other events."""
+    """Return the job unchanged, the asks (requests to decide about one image) for the events that
+    registries confirm, and decisions that refuse all other events.
+    """
     matched = asks_for_images(seen.subscribed, job.images)
     events_by_image: dict[str, list[Event]] = {}
     for event in job.events:
         events_by_image.setdefault(event.image.identity, []).append(event)
+    # by the ask's key, without asks whose decision does not depend on the event
     events_to_check = {
         ask.key: events_by_image[ask.offered.identity]
-        for ask in _of_this_run(matched, job)
+        for ask in _asks_of_this_run(matched, job)
         if not settled_without_git(ask, job.terms)
     }
-    answers = _answers(matched, events_to_check, job, world)
+    answers = _answers_about_events(matched, events_to_check, job, world)
 
     asks: list[Ask] = []
     decisions: list[Decision] = []
@@ -79,17 +82,17 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
             continue
         # One confirmed event is enough: the others are skipped, with an error if necessary.
         events = events_to_check[ask.key]
-        checked = [_checked(ask.subscription, event, answers, job) for event in events]
-        confirmed = [item for item in checked if item.good]
+        checked = [_checked_event(ask.subscription, event, answers, job) for event in events]
+        confirmed = [item for item in checked if item.is_confirmed]
         if not confirmed:
-            decisions.append(_refused(ask, checked))
+            decisions.append(_refusal_of_events(ask, checked))
             continue
         asks.append(_with_events(ask, confirmed))
         problems += [
-            _unchecked_event(ask, item.event, item.error) for item in checked if item.error
+            _unchecked_event_problem(ask, item.event, item.error) for item in checked if item.error
         ]
 
-    _warn_of_times(asks, job, world)
+    _warn_if_ordered_by_events(asks, job, world)
     return job, replace(
         matched,
         asks=tuple(asks),
@@ -98,28 +101,31 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     )
 
 
-def _of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
-    """Return this run's asks. With `--only-repository`, separate runs handle the rest."""
+def _asks_of_this_run(matched: Matched, job: Job) -> Iterable[Ask]:
+    """Return the asks that this run decides about. With `--only-repository` (`job.only`), these are
+    only the asks in these repositories; separate runs handle the others.
+    """
     in_git = [ask for asks in by_repository(matched, job) for ask in asks]
     live = () if job.only else matched.live
     return (*in_git, *live)
 
 
-def _answers(
+def _answers_about_events(
     matched: Matched,
     events_to_check: Mapping[Identity, Sequence[Event]],
     job: Job,
     world: World,
 ) -> Mapping[Question, Answer]:
-    """Query the registries once about each image, for all facts that its entries need.
+    """Query the registries once about each image, for all facts (such as its digest) that its
+    entries need, and return the answers.
 
-    The questions used as keys in the result have no facts.
+    The keys of the result are the questions without facts, one for each image.
     """
-    # A dictionary of facts is an ordered set.
+    # The inner dictionaries are ordered sets of facts.
     facts_by_image: dict[Question, dict[Fact, None]] = {}
     for ask in matched.asks:
         for event in events_to_check.get(ask.key, ()):
-            question = _question(ask.subscription, event, job)
+            question = _question_about_event(ask.subscription, event, job)
             if question:
                 facts = facts_by_image.setdefault(_without_facts(question), {})
                 facts.update(dict.fromkeys(question.facts))
@@ -135,8 +141,13 @@ def _without_facts(question: Question) -> Question:
     return replace(question, facts=())
 
 
-def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
-    """Return the question about an event, or None if nothing needs to be asked."""
+def _question_about_event(sub: Subscription, event: Event, job: Job) -> Question | None:
+    """Return the question to the registry about an event's image, for one subscription, or None if
+    nothing needs to be asked.
+
+    It asks for the digest if the event must be confirmed or has none, and for the creation time
+    (and labels) if the event has no build but the strategy needs its age.
+    """
     if job.terms.check == "never":
         return None
     refusal = objection(event.image.tag, sub.policy)
@@ -164,14 +175,18 @@ def _question(sub: Subscription, event: Event, job: Job) -> Question | None:
     return replace(question_about(sub, image), facts=tuple(facts))
 
 
-def _checked(
+def _checked_event(
     sub: Subscription,
     event: Event,
     answers: Mapping[Question, Answer],
     job: Job,
 ) -> Checked:
-    """Compare an event with the registry's response."""
-    question = _question(sub, event, job)
+    """Compare an event with the registry's response, and return the event with the digest and the
+    build that are now known, or with a refusal or an error.
+
+    A `claimed` event is one that anyone could have sent, so the registry must confirm it.
+    """
+    question = _question_about_event(sub, event, job)
     answer = answers.get(_without_facts(question)) if question else None
     if answer and answer.error:
         if event.claimed:
@@ -182,23 +197,29 @@ def _checked(
     if answer is None:
         return Checked(event, build)
     if not answer.exists:
-        return Checked(event, refusal=_UNKNOWN)
+        return Checked(event, refusal=_NOT_IN_REGISTRY)
 
     event_digest = event.image.digest
-    is_contradiction = event_digest and event_digest != answer.digest
+    is_contradiction = event_digest not in ("", answer.digest)
     if event.claimed and is_contradiction:
         because = (
-            f"{event.image.tag} is {answer.digest[:_SHOWN]}… in the registry, but the event says"
-            f" {event_digest[:_SHOWN]}…"
+            f"{event.image.tag} is {_shortened_digest(answer.digest)} in the registry, but the"
+            f" event says {_shortened_digest(event_digest)}"
         )
-        return Checked(event, refusal=replace(_UNKNOWN, because=because))
+        return Checked(event, refusal=replace(_NOT_IN_REGISTRY, because=because))
     image = replace(event.image, digest=event_digest or answer.digest)
     return Checked(replace(event, image=image), build)
 
 
+def _shortened_digest(digest: str) -> str:
+    return f"{digest[:_DIGEST_CHARACTERS]}…"
+
+
 def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
-    """Return the event's own build. If the event has none, use the image's label or date, or else
-    the event's time.
+    """Return the build of an event's image: the event's own, if it has one.
+
+    Otherwise, it has the commit in the image's label and the image's creation date, as far as the
+    registry's `answer` has them. If neither is usable, it has only the event's time.
     """
     if event.build != Build():
         if not event.build.commit:
@@ -218,7 +239,9 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
 
 
 def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
-    """Return the ask for these events, each with its build, skipping duplicates."""
+    """Return the ask (a request to decide about one image) with the images of these confirmed
+    events as its candidates, and the events, each with its build. Duplicates are skipped.
+    """
     distinct: dict[tuple[Image, Build], Event] = {}
     for item in checked:
         event = replace(item.event, build=item.build)
@@ -227,32 +250,36 @@ def _with_events(ask: Ask, checked: Sequence[Checked]) -> Ask:
     return replace(ask, candidates=images, events=tuple(distinct.values()))
 
 
-def _refused(ask: Ask, checked: Sequence[Checked]) -> Decision:
-    """Return the decision about an entry if the registry does not confirm any of its events.
+def _refusal_of_events(ask: Ask, checked: Sequence[Checked]) -> Decision:
+    """Return the decision about an ask (a request to decide about one image) for which the registry
+    does not confirm any event.
 
-    An event that could not be checked is more important than one that the registry denies.
+    It is the error for the first event that could not be checked, or else the refusal of the first
+    event.
     """
     failed = [item for item in checked if item.error]
-    shown = failed[0] if failed else checked[0]
-    verdict = shown.refusal or _UNKNOWN
-    decision = Decision(ask.subscription, shown.event.image, verdict, event=shown.event.origin)
-    if shown.error:
-        return registry_error(decision, shown.error)
+    checked_event = failed[0] if failed else checked[0]
+    verdict = checked_event.refusal or _NOT_IN_REGISTRY
+    decision = Decision(
+        ask.subscription, checked_event.event.image, verdict, event=checked_event.event.origin
+    )
+    if checked_event.error:
+        return registry_error(decision, checked_event.error)
     return decision
 
 
-def _unchecked_event(ask: Ask, event: Event, error: TaskError) -> Problem:
-    """Return the error about an event that could not be checked, although a different event
-    could.
-    """
+def _unchecked_event_problem(ask: Ask, event: Event, error: TaskError) -> Problem:
+    """Return the error about an event that could not be checked, and is therefore skipped."""
     app = ask.subscription.application.key
     message = f"{event.image.reference} could not be checked, so it is skipped: {error.message}"
     trouble = Trouble("registry", message, error.hint, exit=error.exit)
     return Problem(trouble, application=app)
 
 
-def _warn_of_times(asks: Sequence[Ask], job: Job, world: World) -> None:
-    """Warn once if builds are ordered only by their events' times."""
+def _warn_if_ordered_by_events(asks: Sequence[Ask], job: Job, world: World) -> None:
+    """Log a warning, only once, if a strategy orders builds by their age and has only the time of
+    an event for one of them.
+    """
     times = {event.at for event in job.events if event.at and event.build == Build()}
     for ask in asks:
         if not needs(ask.subscription.policy, "created"):

@@ -23,13 +23,15 @@ class Reason:
     hint: str
 
 
-def _is_held(image_status: ImageStatus) -> bool:
+def _is_on_hold(image_status: ImageStatus) -> bool:
     # a freeze ends on its own
     return image_status.hold is not None and image_status.scope != "freeze"
 
 
 def _present_since(image_status: ImageStatus) -> str:
-    """Return when the current value was written, or "" if the build that wrote it is unknown."""
+    """Return when the current version in Git was written, or "" if the newest of the image's past
+    builds is not that version, so that the time is unknown.
+    """
     if not image_status.builds:
         return ""
     newest_build = image_status.builds[0]
@@ -39,7 +41,7 @@ def _present_since(image_status: ImageStatus) -> str:
     return newest_build.at
 
 
-def _versions_that_run(image_status: ImageStatus) -> str:
+def _running_versions(image_status: ImageStatus) -> str:
     return ", ".join(dict.fromkeys(image.tag or image.digest for image in image_status.live))
 
 
@@ -54,7 +56,7 @@ REASONS: Mapping[str, Reason] = {
         "update it with image-update scan, or hold it",
     ),
     "held": Reason(
-        _is_held,
+        _is_on_hold,
         lambda image: image.hold.at if image.hold else "",
         lambda image: f"is on hold: {image.hold.reason if image.hold else ''}",
         "end the hold with image-update release",
@@ -62,7 +64,7 @@ REASONS: Mapping[str, Reason] = {
     "differs": Reason(
         differs,
         _present_since,
-        lambda image: f"differs: Git has {says(image)}, but {_versions_that_run(image)} is running",
+        lambda image: f"differs: Git has {says(image)}, but {_running_versions(image)} is running",
         "check the Application in Argo CD: it may be out of sync, or not synced automatically",
     ),
     "waits": Reason(
@@ -77,10 +79,11 @@ REASONS: Mapping[str, Reason] = {
 
 
 def late_images(found: Status, wanted: Collection[str], older_than: int) -> tuple[Problem, ...]:
-    """Return an error for each image that has matched one of the words for `older_than` seconds.
+    """Return an error for each image and each reason for which it has needed attention for at least
+    `older_than` seconds.
 
-    `wanted` are the words of `--fail-on`: keys of `REASONS`. If the time is unknown, the image is
-    included.
+    `wanted` are the reasons in `--fail-on`, such as "behind" or "held". If it is unknown since when
+    a reason applies, the image is included.
     """
     return tuple(_late_images(found, wanted, older_than))
 
@@ -90,7 +93,9 @@ def _late_images(
     wanted: Collection[str],
     older_than: int,
 ) -> Iterator[Problem]:
-    """Yield a problem for each image and each `wanted` reason that has been true for too long."""
+    """Yield an error for each image and each `wanted` reason that has applied for at least
+    `older_than` seconds, or for an unknown time.
+    """
     now = epoch_seconds(found.at)
     for row in found.images:
         for rule, reason in REASONS.items():

@@ -42,9 +42,9 @@ BY_ANNOTATIONS = "its annotations"
 
 @dataclass(frozen=True)
 class Side:
-    """How one of the two tools handles an Application."""
+    """How one of the two tools (Image Updater or Image Update) handles an Application."""
 
-    how: How
+    how: How  # "git" (commits), "live" (patches the Application in the cluster), or "nothing"
     files: tuple[str, ...] = ()
     repo: str = ""
     branch: str = ""  # "" means the default branch
@@ -86,30 +86,31 @@ class MigratedApplication:
         return any(image.strategy not in ("", image.strategy_now) for image in self.images)
 
 
-def row_of(
+def migrated_application(
     app: Application,
     subscribed: Subscribed,
-    meant: Sequence[Subscription],
+    lenient_subs: Sequence[Subscription],
     status: Sequence[ImageStatus],
     problems: Sequence[Problem],
     *,
     updaters: bool,
     in_cluster: bool,
 ) -> MigratedApplication:
-    """Return an Application before and after the migration.
+    """Return an Application before and after the migration from Argo CD Image Updater (AIU).
 
-    `status` has the status of the Application's images. `meant` has its subscriptions with mistakes
-    ignored, because AIU ignores most mistakes. `updaters` is whether there are ImageUpdaters.
-    `in_cluster` is whether secrets can be read from the cluster.
+    `subscribed` has the Application's images as Image Update reads them, and `lenient_subs` are its
+    images with mistakes ignored, because AIU ignores most mistakes. `status` and `problems` are
+    what was read about the images. `updaters` is whether there are ImageUpdaters. `in_cluster` is
+    whether secrets can be read from the cluster.
     """
-    before = _aiu_side(app, meant, skipped=updaters and not app.reference)
+    before = _aiu_side(app, lenient_subs, skipped=updaters and not app.reference)
     after = _our_side(subscribed)
-    blocker = _first_that_breaks(problems)
+    blocker = _first_that_breaks(problems)  # what prevents updates, or None
     if blocker:
         after = Side("nothing", because=_problem_in_words(blocker))
         # If the Application has no status, only Git shows the source's type. Neither tool updates a
         # plain directory.
-        has_type = any(sub.source.kind for sub in meant)
+        has_type = any(sub.source.kind for sub in lenient_subs)
         if before.how == "git" and blocker.rule == "target" and not has_type:
             before = after
 
@@ -119,13 +120,13 @@ def row_of(
     for entry in parse_image_list(app.annotations.get("image-list", "")):
         if isinstance(entry, Entry):
             row = status_by_entry.get(entry.text)
-            images.append(_image(app, entry, subs, row, hidden=bool(blocker)))
+            images.append(_tracked_image(app, entry, subs, row, has_blocker=bool(blocker)))
 
-    logins = _logins(subs, in_cluster=in_cluster)
+    logins = _credentials_needed(subs, in_cluster=in_cluster)
     notes = [_problem_in_words(problem) for problem in problems]
     return MigratedApplication(
-        app.key,
-        _selected_by(app, updaters=updaters),
+        application=app.key,
+        selected_by=_selected_by(app, updaters=updaters),
         now=before,
         here=after,
         images=tuple(images),
@@ -135,7 +136,9 @@ def row_of(
 
 
 def _selected_by(app: Application, *, updaters: bool) -> str:
-    """Return the reason that AIU handles an Application."""
+    """Return what makes AIU handle an Application: an ImageUpdater, its annotations, or nothing
+    ("no ImageUpdater"). `updaters` is whether there are ImageUpdaters.
+    """
     if not app.reference:
         return "no ImageUpdater" if updaters else BY_ANNOTATIONS
     if app.from_resource:
@@ -144,7 +147,9 @@ def _selected_by(app: Application, *, updaters: bool) -> str:
 
 
 def _first_that_breaks(problems: Sequence[Problem]) -> Problem | None:
-    """Return the first problem that prevents updates of the Application."""
+    """Return the first problem that prevents updates of the Application: an error about its
+    write-back target or its source. Return None if there is none.
+    """
     for problem in problems:
         if problem.severity == "error" and problem.rule in ("target", "source"):
             return problem
@@ -156,7 +161,9 @@ def _problem_in_words(problem: Problem) -> str:
 
 
 def _our_side(subscribed: Subscribed) -> Side:
-    """Return how Image Update handles an Application."""
+    """Return how Image Update handles an Application: it commits to Git, patches the live
+    Application, or does nothing. All of its images are handled like the first one.
+    """
     subs = subscribed.subscriptions
     if not subs:
         errors = [flaw.message for flaw in subscribed.flaws if flaw.severity == "error"]
@@ -171,10 +178,11 @@ def _our_side(subscribed: Subscribed) -> Side:
 
 
 def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) -> Side:
-    """Return how AIU handles an Application. Unless the method is git, AIU patches the live
-    Application.
+    """Return how AIU (Argo CD Image Updater) handles an Application: it commits to Git with the
+    write-back method git, or patches the live Application with any other method.
 
-    `skipped` is whether there are ImageUpdaters, but none of them selects the Application.
+    `skipped` is whether AIU ignores the Application, because there are ImageUpdaters but none of
+    them selects it.
     """
     if skipped:
         return Side(
@@ -205,28 +213,32 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
 def _where_it_commits(subs: Sequence[Subscription], head: str) -> Side:
     """Return the side of a tool that commits the subscriptions' files to Git."""
     files = tuple(dict.fromkeys(sub.path or "/" for sub in subs))
-    return Side("git", files, without_login(subs[0].repo), subs[0].base, head)
+    return Side(
+        "git", files=files, repo=without_login(subs[0].repo), branch=subs[0].base, head=head
+    )
 
 
-def _image(
+def _tracked_image(
     app: Application,
     entry: Entry,
     subs: Sequence[Subscription],
     row: ImageStatus | None,
     *,
-    hidden: bool,
+    has_blocker: bool,
 ) -> TrackedImage:
-    """Return how both tools handle an entry. A file that is hidden does not show the running
-    version.
+    """Return how both tools handle an image-list entry, and its current version.
 
     `subs` are the Application's subscriptions, and `row` is the entry's status, if it is known.
+    `has_blocker` is whether a problem prevents updates, so that the running version is preferred to
+    the one in the file.
     """
+    # empty if the entry is broken
     strategies = [sub.policy.strategy for sub in subs if sub.entry.text == entry.text]
     version = ""
     version_from = ""
     is_read = True
     if row:
-        version, version_from = _version_and_source(row, hidden=hidden)
+        version, version_from = _version_and_source(row, has_blocker=has_blocker)
         is_read = row.read
     return TrackedImage(
         alias=entry.alias,
@@ -240,13 +252,14 @@ def _image(
     )
 
 
-def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
-    """Return the current version, and the place where it was found. Both are "" if it is unknown.
+def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, str]:
+    """Return the current version, and where it was found: a file, "the live Application", "status",
+    "spec", or "sources". Both are "" if it is unknown.
 
-    If the file is hidden, the running version is preferred.
+    If a problem prevents updates (`has_blocker`), the running version is preferred to the file's.
     """
     in_git = row.in_git
-    prefers_live = hidden and bool(row.live)
+    prefers_live = has_blocker and bool(row.live)
     if in_git.version and not prefers_live:
         return in_git.version, in_git.file or "the live Application"
     if row.live:
@@ -261,8 +274,10 @@ def _version_and_source(row: ImageStatus, *, hidden: bool) -> tuple[str, str]:
 
 
 def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
-    """Return the strategy that AIU uses. AIU reads an image's keys only under an alias, and falls
-    back to semver.
+    """Return the update strategy that AIU uses for an entry.
+
+    It is the one in the annotation for the entry's alias, if it has one, or else in the annotation
+    for all entries. AIU falls back to semver if there is none, or if it is unknown.
     """
     value = ""
     if entry.alias:
@@ -274,8 +289,11 @@ def _strategy_of_aiu(annotations: Mapping[str, str], entry: Entry) -> str:
     return strategy if strategy in STRATEGIES else "semver"
 
 
-def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
-    """Yield the credentials that the step needs or reads itself."""
+def _credentials_needed(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
+    """Yield, in words, the credentials that the pipeline step needs or reads itself for each
+    subscription: for its Git repository, and for its registry. `in_cluster` is whether secrets can
+    be read from the cluster.
+    """
     how_read = "which needs credential options or --applications cluster"
     if in_cluster:
         how_read = "which is read from the cluster"
@@ -302,7 +320,7 @@ def _logins(subs: Sequence[Subscription], *, in_cluster: bool) -> Iterable[str]:
             yield f"registry: {login.kind} {login.namespace}/{login.name}, {how_read}{note}"
 
 
-HOWS = {
+HOW_IN_WORDS = {
     "git": "commits",
     "live": "patches the live Application",
     "nothing": "does nothing",
@@ -319,8 +337,10 @@ class Migration:
 
 
 def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) -> Migration:
-    """Return a row for each Application, with the current versions in Git. `job` must be a dry
-    run.
+    """Return how each of the Applications in `found` changes if Image Update replaces Argo CD Image
+    Updater (AIU), and AIU's ConfigMap as options of Image Update.
+
+    `job` must be a dry run. `in_cluster` is whether secrets can be read from the cluster.
     """
     defaults = job.scope.defaults
     all_subscribed = [subscribe(app, defaults) for app in found.applications]
@@ -340,11 +360,11 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
         # AIU does not recognize these keys and ignores them
         ignored = {key for key, _ in doubts(app.annotations)}
         recognized = {key: text for key, text in app.annotations.items() if key not in ignored}
-        _, meant = attempted(replace(app, annotations=recognized), defaults)
-        row = row_of(
+        _, lenient_subs = attempted(replace(app, annotations=recognized), defaults)
+        row = migrated_application(
             app,
             subscribed,
-            meant,
+            lenient_subs,
             statuses_by_app.get(app.key, ()),
             problems_by_app.get(app.key, ()),
             updaters=found.updaters > 0,
@@ -359,8 +379,10 @@ def migration(found: Discovered, job: Job, world: World, *, in_cluster: bool) ->
 
 
 def lines(migration: Migration) -> Iterator[str]:
-    """Yield the rows and the ConfigMap as text."""
-    # A note of several Applications is shown once: a server that is down affects many.
+    """Yield the lines of text that show the Applications, the credentials that the step needs, and
+    the options in the ConfigMap.
+    """
+    # A note of several Applications is shown once, below them: a server that is down affects many.
     frequency = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
         own_notes = [note for note in row.notes if frequency[note] == 1]
@@ -369,7 +391,7 @@ def lines(migration: Migration) -> Iterator[str]:
         if number > 1:
             yield f"{counted(number, 'Application')}: {note}"
     if migration.rows:
-        yield from _summary(migration.rows)
+        yield from _summary_lines(migration.rows)
 
     if not migration.config_origin:
         command = f"kubectl get configmap {NAME} --namespace argocd --output yaml"
@@ -385,22 +407,22 @@ def lines(migration: Migration) -> Iterator[str]:
 
 
 def _row_lines(row: MigratedApplication, notes: Sequence[str]) -> Iterator[str]:
-    """Yield the changes for one Application."""
+    """Yield the lines for one Application: how both tools handle it, its images, and its notes."""
     yield row.application
     if row.selected_by != BY_ANNOTATIONS:
         yield f"    selected by     {row.selected_by}"
     if row.now == row.here:
-        yield f"    as before       {_side(row.here)}"
+        yield f"    as before       {_side_in_words(row.here)}"
     else:
-        yield f"    Image Updater   {_side(row.now)}"
-        yield f"    Image Update    {_side(row.here)}"
+        yield f"    Image Updater   {_side_in_words(row.now)}"
+        yield f"    Image Update    {_side_in_words(row.here)}"
     for image in row.images:
         yield f"    image           {_image_line(image, row)}"
     for note in notes:
         yield f"    note            {note}"
 
 
-def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
+def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     """Yield the credentials that the step needs, and how many Applications change."""
     yield "Credentials that the step needs:"
     logins = Counter(login for row in rows for login in row.logins)
@@ -410,15 +432,17 @@ def _summary(rows: Sequence[MigratedApplication]) -> Iterator[str]:
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
     unchanged = sum(not row.changes for row in rows)
     parts = [f"{unchanged} as before"]
-    moves = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
-    for (before, after), number in sorted(moves.items()):
+    changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
+    for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")
     yield f"{counted(len(rows), 'Application')}: {', '.join(parts)}"
 
 
-def _side(side: Side) -> str:
-    """Return in words what a tool does with an Application."""
-    words = HOWS[side.how]
+def _side_in_words(side: Side) -> str:
+    """Return in words what a tool does with an Application: "commits values.yaml to main of
+    https://…", or "does nothing: …".
+    """
+    words = HOW_IN_WORDS[side.how]
     if side.how == "git":
         files = ", ".join(side.files)
         branch = side.branch or "the default branch"
@@ -428,7 +452,9 @@ def _side(side: Side) -> str:
 
 
 def _image_line(tracked: TrackedImage, row: MigratedApplication) -> str:
-    """Return an entry of an Application as text: its rule, and its current version."""
+    """Return an entry of an Application as text: "web=ghcr.io/acme/web  semver ~1.2; 1.2.3, from
+    values.yaml".
+    """
     name = f"{tracked.alias}={tracked.name}" if tracked.alias else tracked.name
     rule = " ".join(filter(None, (tracked.strategy or "broken", tracked.constraint)))
     line = f"{name}  {rule}"

@@ -73,38 +73,51 @@ class SourceVersion:
     @property
     def promoted(self) -> Promoted:
         """The source of a promotion of this version."""
-        return Promoted(self.source, self.newest, self.pinned, self.since, self.went_back)
+        return Promoted(
+            source=self.source,
+            newest=self.newest,
+            pinned=self.pinned,
+            since=self.since,
+            went_back=self.went_back,
+        )
 
 
 @dataclass(frozen=True)
 class Recipient:
-    """A target, and the source entries that may provide a version for it."""
+    """A target (an Application that gets versions), and the source entries that may provide a
+    version for it. An entry is an element of an image-list.
+    """
 
     target: Subscribed
-    givers: tuple[tuple[Subscription, ...], ...]  # for each of the target's subscriptions
-    of_broken: tuple[Subscription, ...] = ()  # source entries for the target's broken entries
+    source_entries: tuple[tuple[Subscription, ...], ...]  # for each of the target's subscriptions
+    entries_for_broken: tuple[
+        Subscription, ...
+    ] = ()  # source entries for the target's broken entries
 
     @property
-    def all_givers(self) -> tuple[Subscription, ...]:
+    def all_source_entries(self) -> tuple[Subscription, ...]:
         """All source entries, which may contain duplicates."""
-        return (*chain.from_iterable(self.givers), *self.of_broken)
+        return (*chain.from_iterable(self.source_entries), *self.entries_for_broken)
 
 
 def check_promotion(promotion: Promotion) -> None:
-    """Raise `UsageError` for an invalid pattern or selector, before contacting any server."""
+    """Raise `UsageError` for an invalid selector, or for a `--to` pattern with an unknown
+    placeholder or unbalanced braces. A valid pattern is "production/{name}".
+    """
     for flag, selector in (
         ("--from-selector", promotion.source_selector),
         ("--to-selector", promotion.target_selector),
     ):
         try:
-            parse_selector(selector)
+            parse_selector(selector)  # only to find errors
         except UsageError as error:
             raise UsageError(
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
             ) from None
 
-    names = list(_facts(Tracker("", "")))
+    # the placeholders are the same for every Application
+    names = list(_placeholder_values(Tracker("", "")))
     placeholders = ", ".join(f"{{{name}}}" for name in names)
     hint = f"use one of {placeholders}"
     for pattern in promotion.targets:
@@ -122,7 +135,7 @@ def check_promotion(promotion: Promotion) -> None:
             )
 
 
-def _facts(source: Tracker) -> Mapping[str, str]:
+def _placeholder_values(source: Tracker) -> Mapping[str, str]:
     """Return the `--to` placeholders with their values for a source."""
     return {
         "namespace": source.namespace,
@@ -135,10 +148,12 @@ def pairs_of(
     subscribed: Sequence[Subscribed],
     promotion: Promotion,
 ) -> tuple[list[Recipient], list[Problem]]:
-    """Return a pair for each target, and an error if no Application matches one of the sides.
+    """Return each target with its source entries (a pair), and the problems with the options, such
+    as a name that no Application has.
 
-    An Application is never its own source. Raises `UsageError` if a name matches Applications in
-    several namespaces.
+    `subscribed` are all Applications, and `promotion` has the options that choose sources and
+    targets. An Application is never its own source. Raises `UsageError` if a name matches
+    Applications in several namespaces.
     """
     apps = [item.application for item in subscribed]
     selection = Narrow(promotion.sources, selector=promotion.source_selector)
@@ -147,18 +162,18 @@ def pairs_of(
     refuse_ambiguous(promotion.sources, source_apps)
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
-        return [], problems or [_nobody("--from-selector", promotion.source_selector)]
+        return [], problems or [_no_match_problem("--from-selector", promotion.source_selector)]
 
     targets_by_source = _targets_by_source(source_apps, apps, promotion)
-    recipients = _recipients(targets_by_source)
+    recipients = _keys_of_targets(targets_by_source)
     entries = [sub for source in sources for sub in source.subscriptions]
-    givers = _Givers(entries, targets_by_source, promotion)
-    pairs = [givers.pair(item) for item in subscribed if item.application.key in recipients]
+    source_entries = _SourceEntries(entries, targets_by_source, promotion)
+    pairs = [source_entries.pair(item) for item in subscribed if item.application.key in recipients]
 
     plain_patterns = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain_patterns, apps, strict=not pairs)
     if not pairs and not problems:
-        problems.append(_no_target(promotion, apps, targets_by_source))
+        problems.append(_no_target_problem(promotion, apps, targets_by_source))
     problems += _images_without_source(promotion.images, entries)
     return pairs, problems
 
@@ -170,7 +185,7 @@ def _images_without_source(
     """Yield an error for each `--alias` that no source entry has."""
     hint = "use an alias or image name from the image-list annotation"
     for name in names:
-        is_in_a_source = any(_named(sub, (name,)) for sub in entries)
+        is_in_a_source = any(_has_a_name_of(sub, (name,)) for sub in entries)
         if not is_in_a_source:
             message = f"--alias {name}: not found in any source"
             yield Problem(Trouble("annotation", message, hint))
@@ -181,7 +196,8 @@ def _targets_by_source(
     apps: Sequence[Tracker],
     promotion: Promotion,
 ) -> Mapping[str, frozenset[str]]:
-    """Return each source's targets. Sources with the same targets share one set.
+    """Return the keys of each source's targets, by the source's key. Sources with the same targets
+    share one set.
 
     Raises `UsageError` if a name matches targets in several namespaces.
     """
@@ -191,6 +207,7 @@ def _targets_by_source(
     selection = Narrow(selector=promotion.target_selector)
     selected = frozenset(app.key for app in apps if considered(app, selection))
 
+    # the targets for the `--to` patterns after these were filled for a source
     targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
     targets_by_source = {}
     for source in sources:
@@ -198,7 +215,7 @@ def _targets_by_source(
             targets_by_source[source.key] = selected
             continue
 
-        names = tuple(_filled(pattern, source) for pattern in promotion.targets)
+        names = tuple(_filled_pattern(pattern, source) for pattern in promotion.targets)
         for name in names:
             same_name = apps_by_name.get(name, ())
             refuse_ambiguous(
@@ -209,33 +226,36 @@ def _targets_by_source(
         if names not in targets_by_names:
             matching: set[str] = set()
             for pattern in promotion.targets:
-                matching |= _fitting(pattern, source, apps, apps_by_name)
+                matching |= _matching_apps(pattern, source, apps, apps_by_name)
             targets_by_names[names] = selected.intersection(matching)
         targets_by_source[source.key] = targets_by_names[names]
     return targets_by_source
 
 
-def _filled(pattern: str, source: Tracker, quoted: Callable[[str], str] = str) -> str:
-    """Fill a `--to` pattern with the values of one source, each passed through `quoted`."""
-    values = _facts(source)
-    return _PLACEHOLDER.sub(lambda placeholder: quoted(values[placeholder[1]]), pattern)
+def _filled_pattern(pattern: str, source: Tracker, quote: Callable[[str], str] = str) -> str:
+    """Fill a `--to` pattern with the values of one source, each passed through `quote`:
+    "production/{name}" → "production/web".
+    """
+    values = _placeholder_values(source)
+    return _PLACEHOLDER.sub(lambda placeholder: quote(values[placeholder[1]]), pattern)
 
 
-def _fitting(
+def _matching_apps(
     pattern: str,
     source: Tracker,
     apps: Sequence[Tracker],
     apps_by_name: Mapping[str, Sequence[Tracker]],
 ) -> set[str]:
-    """Return the keys of the Applications that match a `--to` pattern.
+    """Return the keys of the Applications that match a `--to` pattern, filled with the values of a
+    source.
 
-    A source's name is never treated as a glob. Names without globs are looked up in `apps_by_name`,
-    because there may be thousands of sources with their own patterns.
+    A value is never treated as a glob. Names without globs are looked up in `apps_by_name`, because
+    there may be thousands of sources with their own patterns.
     """
     has_namespace = "/" in pattern
     name = pattern.rpartition("/")[2]
-    candidates = apps if is_glob(name) else apps_by_name.get(_filled(name, source), ())
-    filled_glob = re.compile(translate(_filled(pattern, source, escape)))
+    candidates = apps if is_glob(name) else apps_by_name.get(_filled_pattern(name, source), ())
+    filled_glob = re.compile(translate(_filled_pattern(pattern, source, escape)))
 
     matching = set()
     for app in candidates:
@@ -245,8 +265,10 @@ def _fitting(
     return matching
 
 
-def _recipients(targets_by_source: Mapping[str, frozenset[str]]) -> set[str]:
-    """Return the Applications that get a version from a different Application."""
+def _keys_of_targets(targets_by_source: Mapping[str, frozenset[str]]) -> set[str]:
+    """Return the keys of the Applications that are targets of at least one source other than
+    themselves.
+    """
     # Many sources share one set of targets, so each set is added only once.
     sources_by_targets: dict[frozenset[str], list[str]] = {}
     for source, targets in targets_by_source.items():
@@ -260,7 +282,7 @@ def _recipients(targets_by_source: Mapping[str, frozenset[str]]) -> set[str]:
     return recipients
 
 
-class _Givers:
+class _SourceEntries:
     """The entries of all sources, by image, and by alias if the alias is in `--alias`."""
 
     def __init__(
@@ -277,34 +299,46 @@ class _Givers:
         self._by_alias: dict[str, list[Subscription]] = {}
         for sub in entries:
             entry = sub.entry
-            if _named(sub, promotion.images):
+            if _has_a_name_of(sub, promotion.images):
                 self._by_image.setdefault(entry.image.identity, []).append(sub)
             if entry.alias in promotion.images:
                 self._by_alias.setdefault(entry.alias, []).append(sub)
 
     def pair(self, target: Subscribed) -> Recipient:
-        """Return a target with its source entries."""
-        givers = tuple(tuple(self._of(target, sub)) for sub in target.subscriptions)
+        """Return a target, with the source entries for each of its entries and for its broken ones
+        (those with a wrong annotation).
+        """
+        source_entries = tuple(
+            tuple(self._entries_for(target, sub)) for sub in target.subscriptions
+        )
         broken_images = {flaw.entry.image.identity for flaw in target.flaws if flaw.entry}
-        of_broken: list[Subscription] = []
+        entries_for_broken: list[Subscription] = []
         for image in broken_images:
-            of_broken += self._to(target, self._by_image.get(image, ()))
-        return Recipient(target, givers=givers, of_broken=tuple(of_broken))
+            entries_for_broken += self._entries_promoted_to(target, self._by_image.get(image, ()))
+        return Recipient(
+            target, source_entries=source_entries, entries_for_broken=tuple(entries_for_broken)
+        )
 
-    def _of(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
-        """Return the entries with the same image, or else those with the same alias.
-
-        If some of the entries with the same image also have the same alias, return only these.
+    def _entries_for(self, target: Subscribed, sub: Subscription) -> list[Subscription]:
+        """Return the source entries that may provide a version for `sub`, an entry of the target:
+        those with the same image and alias, else those with the same image, else those with the
+        same alias.
         """
         alias = sub.entry.alias
-        same_image = self._to(target, self._by_image.get(sub.entry.image.identity, ()))
+        same_image = self._entries_promoted_to(
+            target, self._by_image.get(sub.entry.image.identity, ())
+        )
         if not same_image:
-            return self._to(target, self._by_alias.get(alias, ()))
-        same_image_and_alias = [giver for giver in same_image if giver.entry.alias == alias]
+            return self._entries_promoted_to(target, self._by_alias.get(alias, ()))
+        same_image_and_alias = [entry for entry in same_image if entry.entry.alias == alias]
         return same_image_and_alias or same_image
 
-    def _to(self, target: Subscribed, entries: Iterable[Subscription]) -> list[Subscription]:
-        """Return the entries that are promoted to the target, except its own."""
+    def _entries_promoted_to(
+        self, target: Subscribed, entries: Iterable[Subscription]
+    ) -> list[Subscription]:
+        """Return those of the source entries whose Application is promoted to the target, except
+        the target's own entries.
+        """
         target_key = target.application.key
         promoted = []
         for sub in entries:
@@ -314,20 +348,20 @@ class _Givers:
         return promoted
 
 
-def _no_target(
+def _no_target_problem(
     promotion: Promotion,
     apps: Iterable[Tracker],
     targets_by_source: Mapping[str, frozenset[str]],
 ) -> Problem:
-    """Return the error that no Application gets a version, which names the option that does not
-    match.
+    """Return the error that no Application is a target. It names the option that matches nothing,
+    or that matches only the source itself.
     """
     selector = promotion.target_selector
     patterns = " ".join(promotion.targets)
     if selector:
         selection = Narrow(selector=selector)
         if not any(considered(app, selection) for app in apps):
-            return _nobody("--to-selector", selector)
+            return _no_match_problem("--to-selector", selector)
 
     flag = "--to" if patterns else "--to-selector"
     text = patterns or selector
@@ -340,18 +374,18 @@ def _no_target(
         )
         return Problem(Trouble("source", message, hint))
     if patterns and selector:
-        return _nobody("--to and --to-selector", f"{patterns} {selector}")
-    return _nobody(flag, text)
+        return _no_match_problem("--to and --to-selector", f"{patterns} {selector}")
+    return _no_match_problem(flag, text)
 
 
-def _nobody(flag: str, text: str) -> Problem:
+def _no_match_problem(flag: str, text: str) -> Problem:
     """Return the error that no Application matches the option's value."""
     hint = "check --applications; Applications without an image-list are ignored"
     return Problem(Trouble("source", f"{flag}: no Application matches {text!r}", hint))
 
 
-def _named(sub: Subscription, names: Sequence[str]) -> bool:
-    """Return whether one of the names is the entry's alias or image, or there are none."""
+def _has_a_name_of(sub: Subscription, names: Sequence[str]) -> bool:
+    """Return whether one of the names is the entry's alias or image. Without names, return True."""
     if not names:
         return True
     image = sub.entry.image
@@ -360,7 +394,7 @@ def _named(sub: Subscription, names: Sequence[str]) -> bool:
 
 def wanted(pairs: Iterable[Recipient]) -> list[Subscription]:
     """Return the source entries whose version matters to a target, without duplicates."""
-    by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_givers}
+    by_identity = {sub.identity: sub for pair in pairs for sub in pair.all_source_entries}
     return list(by_identity.values())
 
 
@@ -369,22 +403,25 @@ def asks_to_promote(
     versions: Sequence[SourceVersion],
     promotion: Promotion,
 ) -> Matched:
-    """Return an ask for each entry that gets a version, and a decision for each entry that does
-    not.
+    """Return an ask (a request to decide about one image) for each entry of a target that is
+    offered a version, and a decision for each entry whose source must not be promoted.
 
-    Raises `UsageError` if sources have different versions for one target.
+    `pairs` are the targets with their source entries, and `versions` are the versions of all source
+    entries. Raises `UsageError` if sources have different versions for one target.
     """
     versions_by_entry = {version.subscription.identity: version for version in versions}
     asks: list[Ask] = []
     decisions: list[Decision] = []
     for pair in pairs:
-        for sub, source_subs in zip(pair.target.subscriptions, pair.givers, strict=True):
-            if not source_subs:
+        for sub, source_subs in zip(pair.target.subscriptions, pair.source_entries, strict=True):
+            if not source_subs:  # no source has the image
                 continue
-            givers = [versions_by_entry[source_sub.identity] for source_sub in source_subs]
-            common_version = _common_version(sub, givers)
+            offered_versions = [
+                versions_by_entry[source_sub.identity] for source_sub in source_subs
+            ]
+            common_version = _common_version(sub, offered_versions)
             ask = _promotion_ask(sub, common_version, pair.target, promotion)
-            refusal = _refusal(ask, givers, promotion)
+            refusal = _refusal(ask, offered_versions, promotion)
             if refusal:
                 decisions.append(refusal)
             else:
@@ -394,7 +431,9 @@ def asks_to_promote(
     problems: list[Problem] = []
     unusable: list[Unusable] = []
     for pair in pairs:
-        images = [versions_by_entry[source_sub.identity].image for source_sub in pair.all_givers]
+        images = [
+            versions_by_entry[source_sub.identity].image for source_sub in pair.all_source_entries
+        ]
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
@@ -407,13 +446,18 @@ def _promotion_ask(
     target: Subscribed,
     promotion: Promotion,
 ) -> Ask:
-    """Return the ask that offers a source's version to an entry of the target."""
+    """Return the ask (a request to decide about one image) that offers a source's version to an
+    entry (`sub`) of the target.
+    """
     # The build comes from a state file that other people can write, so the build's URL must not be
     # contacted or shown. The expected repository's own URL may be.
     repository = ""
-    expected = promotion.repository
-    if expected and host_and_path(version.build.repository) == host_and_path(expected):
-        repository = expected
+    expected_repository = promotion.repository
+    is_from_expected = bool(expected_repository) and (
+        host_and_path(version.build.repository) == host_and_path(expected_repository)
+    )
+    if is_from_expected:
+        repository = expected_repository
     return Ask(
         sub,
         candidates=(sub.image_at(version.image),),
@@ -423,20 +467,28 @@ def _promotion_ask(
     )
 
 
-def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> SourceVersion:
-    """Return the version that all sources have, from the source that knows most about it.
+def _common_version(sub: Subscription, offered_versions: Sequence[SourceVersion]) -> SourceVersion:
+    """Return the version that all sources offer to an entry (`sub`), from the source that knows
+    most about it: its pinned digest, its digest, or its build.
 
-    Raises `UsageError` if the sources differ.
+    Versions that could not be read are ignored, unless there are no others. Raises `UsageError` if
+    the sources differ.
     """
-    readable_givers = [giver for giver in givers if giver.error is None] or givers
+    without_errors = [version for version in offered_versions if version.error is None]
+    compared_versions = without_errors or offered_versions
     best = max(
-        readable_givers,
-        key=lambda giver: (giver.pinned, bool(giver.image.digest), giver.build != Build()),
+        compared_versions,
+        key=lambda version: (
+            version.pinned,
+            bool(version.image.digest),
+            version.build != Build(),
+        ),
     )
-    for giver in readable_givers:
-        if alike(giver.image, best.image):
+    for offered_version in compared_versions:
+        if alike(offered_version.image, best.image):
             continue
-        first, second = sorted((giver, best), key=lambda version: version.source)
+        # in a fixed order, so that the message is always the same
+        first, second = sorted((offered_version, best), key=lambda version: version.source)
         raise UsageError(
             f"{sub.application.key} would get two versions of {sub.entry.image.name}:"
             f" {first.image.version} from {first.source} and {second.image.version} from"
@@ -449,35 +501,41 @@ def _common_version(sub: Subscription, givers: Sequence[SourceVersion]) -> Sourc
     return best
 
 
-def _refusal(ask: Ask, givers: Sequence[SourceVersion], promotion: Promotion) -> Decision | None:
-    """Return the decision about a target whose source's version is unknown or not healthy, or else
-    None.
+def _refusal(
+    ask: Ask, offered_versions: Sequence[SourceVersion], promotion: Promotion
+) -> Decision | None:
+    """Return the decision that refuses an ask (a request to decide about one image) if one of its
+    sources must not be promoted, because its version is unknown or it is not healthy. Otherwise,
+    return None.
     """
     current = live_reading(ask.subscription)
     source = ask.promoted.source if ask.promoted else ""
-    for giver in givers:
-        verdict = _verdict_against(giver, promotion)
+    for source_version in offered_versions:
+        verdict = _objection_to_source(source_version, promotion)
         if verdict:
             return Decision(ask.subscription, ask.offered, verdict, current, source=source)
     return None
 
 
-def _verdict_against(giver: SourceVersion, promotion: Promotion) -> Verdict | None:
+def _objection_to_source(source_version: SourceVersion, promotion: Promotion) -> Verdict | None:
     """Return why a source's version must not be promoted, or None if it may be."""
-    error = giver.error
+    error = source_version.error
     if error:
-        because = f"{giver.source}: {error.message}"
-        return Verdict("error", error.rule, because, error.hint, error.exit)
+        because = f"{source_version.source}: {error.message}"
+        return Verdict("error", error.rule, because, hint=error.hint, exit=error.exit)
     if not promotion.healthy:
         return None
-    reason = unhealthy(giver)
-    return Verdict("refuse", "not-healthy", f"{giver.source} {reason}") if reason else None
+    reason = unhealthy(source_version)
+    return Verdict("refuse", "not-healthy", f"{source_version.source} {reason}") if reason else None
 
 
 def unhealthy(version: SourceVersion) -> str:
-    """Return why a source is not Synced and Healthy at the version in Git, or "" if it is."""
+    """Return why a source is not Synced and Healthy at the version in Git, or "" if it is. The
+    reason follows the source's name: "is not synced: its sync status is OutOfSync".
+    """
     app = version.subscription.application
-    if not app.sync and not app.health:
+    has_status = bool(app.sync or app.health)
+    if not has_status:
         return "has no Argo CD status: use --applications cluster or argocd"
     if app.sync != "Synced":
         return f"is not synced: its sync status is {app.sync or 'empty'}"
@@ -485,14 +543,14 @@ def unhealthy(version: SourceVersion) -> str:
         return f"is not healthy: its health status is {app.health or 'empty'}"
     running_images = all_live(version.subscription)
     for image in running_images:
-        if _runs(version.image, image):
+        if _is_wanted_version(version.image, image):
             return ""
     running_versions = dict.fromkeys(image.version for image in running_images)
-    listed = ", ".join(running_versions) or "no version of it"
-    return f"is not running {version.image.version}: Argo CD shows {listed}"
+    shown_versions = ", ".join(running_versions) or "no version of it"
+    return f"is not running {version.image.version}: Argo CD shows {shown_versions}"
 
 
-def _runs(wanted: Image, running: Image) -> bool:
+def _is_wanted_version(wanted: Image, running: Image) -> bool:
     """Return whether the running image is the wanted one: by digest if both have one, or else by
     tag.
     """
@@ -501,13 +559,15 @@ def _runs(wanted: Image, running: Image) -> bool:
     return bool(wanted.tag) and wanted.tag == running.tag
 
 
-_VERSIONS = 100  # file versions to read in order to find out when the source got its version
+_MOST_VERSIONS = 100  # file versions to read in order to find out when the source got its version
 
 
 def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> list[SourceVersion]:
-    """Return each entry's version. Read several repositories at the same time.
+    """Return the current version of each of these image-list entries, from the cluster for entries
+    that are patched live, or else from Git.
 
-    A failure affects only one entry.
+    If a version cannot be read, that entry gets the error instead. Several repositories are read at
+    the same time.
     """
     live_versions = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks_in_git = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
@@ -518,17 +578,21 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
         snapshot = batch.repository.snapshot(batch.base, places_of_asks)
         branch_subs = [ask.subscription for ask in batch.asks]
         snapshot = with_missing(snapshot, branch_subs, job.terms, batch.repository)
-        return [_version(snapshot, sub, job.terms, world) for sub in branch_subs]
+        return [_version_in_git(snapshot, sub, job.terms, world) for sub in branch_subs]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
-        return [_unknown(ask.subscription, error) for ask in asks]
+        return [_version_with_error(ask.subscription, error) for ask in asks]
 
     by_branch = read_branches(Matched(asks_in_git), job, world, read, failed)
     return [*live_versions, *chain.from_iterable(by_branch)]
 
 
-def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) -> SourceVersion:
-    """Return the version of an entry that is in Git, or the error if it cannot be read."""
+def _version_in_git(
+    snapshot: Snapshot, sub: Subscription, terms: Terms, world: World
+) -> SourceVersion:
+    """Return the version of an entry in a snapshot (a branch's files at one commit), or the error
+    if it cannot be read.
+    """
     try:
         kind = resolve(sub, snapshot)
         in_git = reading(snapshot, sub, terms)
@@ -536,22 +600,27 @@ def _version(snapshot: Snapshot, sub: Subscription, terms: Terms, world: World) 
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         memory = state_of(snapshot, sub).images.get(key_of(sub), Memory())
     except TaskError as error:
-        return _unknown(sub, error)
+        return _version_with_error(sub, error)
     newest = memory.written or Written()
     is_rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
-    def past(most: int) -> tuple[PastBuild, ...]:
-        return _past(snapshot, sub, kind, current, world, most)
+    def read_past_builds(most: int) -> tuple[PastBuild, ...]:
+        return _past_builds_of_source(snapshot, sub, kind, current, world, most)
 
     # The history is read only if a target needs it.
     return replace(
         _known_version(sub, current, newest),
-        since=cache(lambda: _since(current, past(1))),
-        went_back=cache(lambda: is_rolled_back or _was_before(current, newest, past(_VERSIONS))),
+        since=cache(lambda: _time_of_current(current, read_past_builds(1))),
+        went_back=cache(
+            lambda: (
+                is_rolled_back
+                or _had_before_newest(current, newest, read_past_builds(_MOST_VERSIONS))
+            )
+        ),
     )
 
 
-def _past(
+def _past_builds_of_source(
     snapshot: Snapshot,
     sub: Subscription,
     kind: TargetKind,
@@ -559,16 +628,17 @@ def _past(
     world: World,
     most: int,
 ) -> tuple[PastBuild, ...]:
-    """Return the latest versions of the source's file with their commits, newest first.
+    """Return the last builds in the source's file with their commits, newest first, or () if the
+    current version is not in a file.
 
-    At most `most` builds are returned, and at most `_VERSIONS` versions of the file are read.
+    At most `most` builds are returned, and at most `_MOST_VERSIONS` versions of the file are read.
     """
     path = current.file
     if not path:
         return ()
     repository = world.repository(sub.repo, sub)
     try:
-        (versions_by_path,) = repository.written(snapshot.branch, [(path,)], _VERSIONS)
+        (versions_by_path,) = repository.written(snapshot.branch, [(path,)], _MOST_VERSIONS)
     finally:
         repository.close()
 
@@ -578,31 +648,31 @@ def _past(
         (version, earlier_reading(snapshot.files, target, path, version.text or ""))
         for version in file_versions
     )
-    return past_builds(values, most, cut=len(file_versions) == _VERSIONS)
+    return past_builds(values, most, cut=len(file_versions) == _MOST_VERSIONS)
 
 
-def _since(current: Reading, past: Sequence[PastBuild]) -> str:
-    """Return the time of the commit that wrote the current version, or "" if the commit is
-    unknown.
+def _time_of_current(current: Reading, builds: Sequence[PastBuild]) -> str:
+    """Return the time of the commit that wrote the current version, or "" if the newest of the
+    file's `builds` is not that version, so that the commit is unknown.
     """
-    if not past:
+    if not builds:
         return ""
-    newest_build = past[0]
+    newest_build = builds[0]
     if (newest_build.tag, newest_build.digest) != (current.tag, current.digest):
         return ""
     return newest_build.at
 
 
-def _was_before(current: Reading, newest: Written, past: Sequence[PastBuild]) -> bool:
+def _had_before_newest(current: Reading, newest: Written, builds: Sequence[PastBuild]) -> bool:
     """Return whether the file had the current version before the newest one.
 
-    `past` are the file's builds, newest first. If the newest version is not among them, return
-    True.
+    `newest` is the newest build ever written, and `builds` are the file's builds, newest first. If
+    the newest one is not among them, return True.
     """
-    versions = [_version_of(build) for build in past]
+    versions = [_version_of(build) for build in builds]
     for number, version in enumerate(versions):
         if alike(version, newest):
-            earlier_versions = versions[number + 1 :]
+            earlier_versions = versions[number + 1 :]  # `versions` begins with the newest
             return any(alike(earlier, current) for earlier in earlier_versions)
     return True
 
@@ -614,32 +684,35 @@ def _version_of(build: PastBuild) -> Written:
 def _known_version(
     sub: Subscription, current: Reading, newest: Written = Written()
 ) -> SourceVersion:
-    """Return the version that was read, with its build if `newest`, the newest build ever written,
-    is the current one. If no version was read, return an error.
+    """Return the version of an entry (`sub`) that was read (`current`), with its build if `newest`,
+    the newest build ever written, is the same version. If no version was read, return an error.
     """
     if not current.tag and not current.digest:
         error = SourceError(
             f"neither Git nor the cluster has a version of {sub.entry.image.name}",
             hint="wait for the source's first build, or pass another source with --from",
         )
-        return _unknown(sub, error)
+        return _version_with_error(sub, error)
     # The state remembers the newest build. After a rollback, Git has an older one.
     remembered = newest if alike(newest, current) else Written()
     digest = current.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=current.tag, digest=digest)
-    return SourceVersion(sub, image, remembered.build, newest, pinned=bool(current.digest))
+    return SourceVersion(
+        sub, image=image, build=remembered.build, newest=newest, pinned=bool(current.digest)
+    )
 
 
-def _unknown(sub: Subscription, error: TaskError) -> SourceVersion:
+def _version_with_error(sub: Subscription, error: TaskError) -> SourceVersion:
     """Return an entry whose version cannot be determined."""
-    bare: Image = replace(sub.entry.image, tag="", digest="")
-    return SourceVersion(sub, bare, error=error)
+    image_without_version: Image = replace(sub.entry.image, tag="", digest="")
+    return SourceVersion(sub, image=image_without_version, error=error)
 
 
 def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks for `promote`: the sources' versions, offered to their targets.
+    """Return the asks for `promote`: requests to decide about the sources' versions for their
+    targets. Also return the job with the promoted images.
 
-    Raises `UsageError` if sources conflict.
+    Raises `UsageError` if sources have different versions for one target.
     """
     promotion = job.promotion or Promotion()
     pairs, problems = pairs_of(seen.subscribed, promotion)
@@ -658,8 +731,10 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images, and with the images' source commit if they all have
-    the same one.
+    """Return the job with the promoted images. If the builds of all asks have the same source
+    commit, also add that commit to the commit message, and to the deployments that the run shows.
+
+    If the deployments' commit is unknown, log a warning, and do not show deployments.
     """
     decided = (*matched.decisions, *matched.unusable)
     offered = [ask.offered for ask in matched.asks]

@@ -67,21 +67,24 @@ class Choice:
 
 
 def match_newest(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
-    """Return the asks for `scan`: the newest allowed tags in the registries."""
+    """Return the job unchanged, and the asks for `scan`: a request to decide about each image-list
+    entry, with the newest tag in the registry that its rules admit.
+    """
     matched = asks_for_all(seen.subscribed)
     in_git = [ask for members in by_repository(matched, job) for ask in members]
     live = () if job.only else matched.live  # with `--only-repository`, separate runs handle these
     problems = (*warn_if_all_excluded(matched, job), *matched.problems)
     matched = replace(matched, asks=(*in_git, *live), problems=problems)
-    matched = _as_configs_want(matched, job, world)
+    matched = _with_configs(matched, job, world)
     matched_with_tags, _ = chosen(matched, job.terms, world.registry)
     return job, matched_with_tags
 
 
-def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
-    """Apply the repositories' configs to the asks. A config may order tags differently.
+def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
+    """Apply the repositories' configs to the asks (requests to decide about one image), because a
+    config may order tags differently.
 
-    An ask whose config cannot be read gets an error.
+    If a config cannot be read, each of its asks becomes a decision with the error.
     """
     asks_to_read = tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms))
 
@@ -101,7 +104,7 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
     of_branches = read_branches(replace(matched, asks=asks_to_read), job, world, read, failed)
-    changed_asks: dict[Identity, Ask] = {}
+    changed_asks: dict[Identity, Ask] = {}  # the asks to which a config was applied
     errors: list[Decision] = []
     for branch_asks, branch_errors in of_branches:
         changed_asks |= {ask.key: ask for ask in branch_asks}
@@ -117,21 +120,23 @@ def _as_configs_want(matched: Matched, job: Job, world: World) -> Matched:
 def chosen(
     matched: Matched, terms: Terms, registry: Registry
 ) -> tuple[Matched, Mapping[Identity, str]]:
-    """Return the asks, each with its newest tag, and a decision for each ask without a tag.
+    """Return the asks (requests to decide about one image), each with the newest tag in the
+    registry that its rules admit, and a decision for each ask for which there is no such tag.
 
-    Also return when the newest tag will be old enough, by the ask's key.
+    Also return when a newer tag that is still too young will be old enough, by the ask's key.
     """
     # by the ask's key; an ask is ready once it has a tag, or does not need one
     ready_asks: dict[Identity, Ask] = {}
-    asks_to_list = []
+    asks_to_list = []  # the asks whose tags must be listed
     for ask in matched.asks:
-        ready_ask = _without_asking(ask, terms)
+        ready_ask = _with_known_tag(ask, terms)
         if ready_ask:
             ready_asks[ask.key] = ready_ask
         else:
             asks_to_list.append(ask)
 
-    choices = _dated(_list_tags(asks_to_list, registry), registry)
+    # a choice is several asks that choose from the same tags with the same rules
+    choices = _with_creation_times(_list_tags(asks_to_list, registry), registry)
     results = _newest_of_each(choices, terms, registry)
     decisions: list[Decision] = []
     old_enough_at: dict[Identity, str] = {}
@@ -141,7 +146,7 @@ def chosen(
             for ask in choice.asks:
                 ready_asks[ask.key] = _with_tag(ask, newest.tag)
         else:
-            decisions += _without_a_tag(choice, newest, terms)
+            decisions += _decisions_without_tag(choice, newest, terms)
         if newest.young:
             _, date = newest.young
             for ask in choice.asks:
@@ -153,8 +158,8 @@ def chosen(
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
-    """Return whether the decision is known without tags: the image is locked, or must run and does
-    not.
+    """Return whether an ask does not need a list of tags: its image is locked, or only running
+    images may be updated (`require_live`) and this one is not running.
     """
     sub = ask.subscription
     if sub.locked:
@@ -162,22 +167,24 @@ def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
     return terms.require_live and not all_live(sub)
 
 
-def _without_asking(ask: Ask, terms: Terms) -> Ask | None:
-    """Return the ask if a tag list cannot change its decision, else None.
+def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
+    """Return the ask (a request to decide about one image) if it does not need a list of tags, or
+    else None.
 
-    With the strategy `digest`, the tag is already known: it is the constraint.
+    With the strategy `digest`, the tag is already known: it is the constraint. Then the result is
+    the ask with that tag, unless there is a minimum age.
     """
     if _needs_no_tag_list(ask, terms):
         return ask
     policy = ask.subscription.policy
     is_tag_known = bool(policy.constraints) and rules_of(policy).constraint == "tag"
     # A minimum age requires the tag's creation time.
-    if is_tag_known and not _age(policy, terms):
+    if is_tag_known and not _minimum_age_of(policy, terms):
         return _with_tag(ask, policy.constraints[0])
     return None
 
 
-def _age(policy: Policy, terms: Terms) -> int:
+def _minimum_age_of(policy: Policy, terms: Terms) -> int:
     """Return the minimum age of a tag in seconds: the longest of the image's and the run's."""
     return max(policy.minimum_age, terms.minimum_age)
 
@@ -189,7 +196,9 @@ def _with_tag(ask: Ask, tag: str) -> Ask:
 
 
 def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
-    """List each repository's tags once, and group the asks by their tags and rules."""
+    """List each registry repository's tags once, and return the choices: groups of asks (requests
+    to decide about one image) that choose from the same tags with the same rules.
+    """
     groups: dict[tuple[Question, Policy], list[Ask]] = {}
     for ask in asks:
         sub = ask.subscription
@@ -209,13 +218,12 @@ def _list_tags(asks: Iterable[Ask], registry: Registry) -> list[Choice]:
     return choices
 
 
-def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
-    """Add creation times if they matter.
-
-    Tags that were deleted after they were listed are skipped.
+def _with_creation_times(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
+    """Return the choices with the creation times of the tags that need one, and without tags that
+    were deleted after they were listed.
     """
-    questions_of_choices = [_about_dates(choice) for choice in choices]
-    answers = _ask_once(questions_of_choices, registry)
+    questions_of_choices = [_questions_about_dates(choice) for choice in choices]
+    answers = _answers_to_all(questions_of_choices, registry)
     dated_choices = []
     for choice, questions in zip(choices, questions_of_choices, strict=True):
         answers_by_tag = {tag: answers[question] for tag, question in questions.items()}
@@ -223,7 +231,7 @@ def _dated(choices: Sequence[Choice], registry: Registry) -> list[Choice]:
     return dated_choices
 
 
-def _about_dates(choice: Choice) -> dict[str, Question]:
+def _questions_about_dates(choice: Choice) -> dict[str, Question]:
     """Return a question for each tag whose creation time is needed."""
     facts: tuple[Fact, ...] = ("created",)
     if choice.policy.platforms:  # needed later, and in the same manifest
@@ -233,27 +241,31 @@ def _about_dates(choice: Choice) -> dict[str, Question]:
 
 
 def _with_dates(choice: Choice, answers: Mapping[str, Answer]) -> Choice:
-    """Add the creation times in the answers, which are by tag, and remove tags that are gone."""
-    gone = {tag for tag, answer in answers.items() if not answer.exists}
+    """Return the choice with the creation times in `answers` (by tag), and without the tags that no
+    longer exist. If an answer has an error, the choice gets the first one.
+    """
+    deleted_tags = {tag for tag, answer in answers.items() if not answer.exists}
     error = choice.error
     for answer in answers.values():
         error = error or answer.error
     return replace(
         choice,
-        tags=tuple(tag for tag in choice.tags if tag not in gone),
+        tags=tuple(tag for tag in choice.tags if tag not in deleted_tags),
         dates={tag: answer.created for tag, answer in answers.items()},
         error=error,
     )
 
 
-def _ask_once(
+def _answers_to_all(
     questions_by_tag: Iterable[Mapping[str, Question]],
     registry: Registry,
 ) -> Mapping[Question, Answer]:
-    """Ask the registries each question of several choices once. Each mapping is one choice's."""
+    """Return the registries' answers to the questions of several choices, asking each question only
+    once. Each mapping has the questions of one choice, by tag.
+    """
     questions: dict[Question, None] = {}
-    for of_choice in questions_by_tag:
-        questions |= dict.fromkeys(of_choice.values())
+    for questions_of_choice in questions_by_tag:
+        questions |= dict.fromkeys(questions_of_choice.values())
     return registry(tuple(questions)) if questions else {}
 
 
@@ -273,16 +285,18 @@ def _newest_of_each(
     terms: Terms,
     registry: Registry,
 ) -> dict[Identity, Newest]:
-    """Return each choice's newest tag, or why the choice does not have one, by the choice's key.
+    """Return each choice's newest tag that matches its rules, or why it does not have one, by the
+    choice's key.
 
-    In each round, the next tags of all choices are checked with one query.
+    A choice is several asks with the same tags and rules. In each round, the next tags of all
+    choices are checked with one call of `registry`.
     """
     searches = [_Search(choice, terms) for choice in choices if choice.error is None]
     unfinished = [search for search in searches if search.unchecked]
     size = 1  # the newest tag alone usually matches
     while unfinished:
-        questions_of_searches = [search.part(size) for search in unfinished]
-        answers = _ask_once(questions_of_searches, registry)
+        questions_of_searches = [search.take_questions(size) for search in unfinished]
+        answers = _answers_to_all(questions_of_searches, registry)
         for search, questions in zip(unfinished, questions_of_searches, strict=True):
             search.examine({tag: answers[question] for tag, question in questions.items()})
         size = _TAGS_AT_ONCE
@@ -301,7 +315,7 @@ class _Search:
         """Rank the choice's tags, and determine which of them must be checked."""
         self.choice = choice
         self._terms = terms
-        self._minimum_age = _age(choice.policy, terms)
+        self._minimum_age = _minimum_age_of(choice.policy, terms)
         tags = ranked(choice.tags, choice.policy, choice.dates)
         self.result = Newest(tags[0] if tags else "")
         # the tags that must still be checked, newest first
@@ -312,8 +326,8 @@ class _Search:
         else:  # nothing to check, so the newest tag is the result
             self.unchecked = ()
 
-    def part(self, size: int) -> dict[str, Question]:
-        """Take the next tags to check, and return a question about each tag."""
+    def take_questions(self, size: int) -> dict[str, Question]:
+        """Remove the next `size` tags from the unchecked ones, and return a question about each."""
         tags = self.unchecked[:size]
         self.unchecked = self.unchecked[size:]
         facts: tuple[Fact, ...] = ("platforms",) if self.choice.policy.platforms else ()
@@ -322,7 +336,9 @@ class _Search:
         return {tag: replace(self.choice.about(tag), facts=facts) for tag in tags}
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
-        """End the search at the first of these tags that matches or cannot be checked."""
+        """Check these tags, newest first. End the search at the first tag that matches or whose
+        answer is an error. `answers` are by tag.
+        """
         for tag, answer in answers.items():
             if answer.error or self._matches(tag, answer):
                 self.result = replace(self.result, tag=tag, error=answer.error)
@@ -330,6 +346,7 @@ class _Search:
                 return
 
     def _matches(self, tag: str, answer: Answer) -> bool:
+        # `_is_old_enough` also records a tag that is too young
         return self._is_suitable(answer) and self._is_old_enough(tag, answer)
 
     def _is_suitable(self, answer: Answer) -> bool:
@@ -340,10 +357,12 @@ class _Search:
         return not platforms or suits(platforms, answer.platforms)
 
     def _is_old_enough(self, tag: str, answer: Answer) -> bool:
-        """Return whether a tag is old enough, and remember the newest one that is not."""
+        """Return whether a tag is old enough. If it is not, also record it in the result (`young`),
+        unless a newer one is already there.
+        """
         if not self._minimum_age:
             return True
-        until = ""
+        until = ""  # when it will be old enough; "" if its creation time is unknown
         if answer.created:
             until = young_until(answer.created, self._minimum_age, self._terms.now)
             if not until:
@@ -361,15 +380,18 @@ class _Search:
         return False
 
 
-def _without_a_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
-    """Return the refusals or errors for asks that have no tag, or only a tag that is too young."""
+def _decisions_without_tag(choice: Choice, newest: Newest, terms: Terms) -> list[Decision]:
+    """Return a decision for each ask of a choice (asks that choose from the same tags with the same
+    rules) that has no tag: an error if the registry did not respond, or else a refusal, because the
+    tag is too young or the rules do not admit any tag.
+    """
     error = newest.error
     if error:
         unknown = Verdict("error", "registry", "")
         return [registry_error(_decision_without_tag(ask, unknown), error) for ask in choice.asks]
     if newest.young:
         tag, until = newest.young
-        verdict = too_young(tag, _age(choice.policy, terms), until)
+        verdict = too_young(tag, _minimum_age_of(choice.policy, terms), until)
     else:
         tag, verdict = _why_none_is_admitted(choice)
     return [_decision_without_tag(_with_tag(ask, tag), verdict) for ask in choice.asks]
@@ -382,9 +404,11 @@ def _decision_without_tag(ask: Ask, verdict: Verdict) -> Decision:
 
 
 def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
-    """Return an example of a refused tag ("" if there is none), and the refusal.
+    """Return an example of a tag that the rules do not admit ("" if there is none), and the refusal
+    with the reason.
 
-    The example is one of the tags that are refused by the rule that refuses the most tags.
+    The example is a tag that is refused by the rule that refuses the most tags. If the rules
+    themselves are wrong, return the error in them instead.
     """
     if not choice.tags:
         name = choice.asks[0].subscription.entry.image.name

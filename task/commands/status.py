@@ -65,7 +65,9 @@ Versions = Sequence[FileVersion]
 
 
 def without_git(sub: Subscription) -> ImageStatus:
-    """Return the status from the Application alone, without reading Git."""
+    """Return an image's status from its Application alone, without reading Git: the running
+    versions, and a hold (an order that keeps a version) in an annotation.
+    """
     hold = Hold(sub.locked) if sub.locked else None
     return ImageStatus(
         sub,
@@ -81,7 +83,12 @@ def image_status(
     sub: Subscription,
     terms: Terms,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Return an image's status from a snapshot, and any problems with reading it."""
+    """Return an image's status from a snapshot (the files of a branch at one commit), and any
+    problems with reading it.
+
+    The status has the version in Git, and from the state file the hold (an order that keeps a
+    version) and the build that the hold defers. What cannot be read is left out.
+    """
     row = replace(without_git(sub), branch=snapshot.branch)
     problems = list[Problem]()
     try:
@@ -100,6 +107,7 @@ def image_status(
         state = states.get(file_of(snapshot, sub, states), NOTHING)
     except TaskError as error:
         return row, (*problems, unread(sub, error))
+    # what the state file remembers about this image
     memory = state.images.get(key_of(sub), Memory())
     row = replace(row, deferred=memory.deferred)
     if not row.hold:
@@ -108,7 +116,11 @@ def image_status(
 
 
 def _with_remembered_hold(row: ImageStatus, state: State, memory: Memory, now: str) -> ImageStatus:
-    """Add the active hold of the image or of its Application, or else an active freeze."""
+    """Return the row with the active hold (an order that keeps a version) of the image or of its
+    Application, or else with an active freeze.
+
+    `state` and `memory` are what the state file remembers about the Application and the image.
+    """
     hold = holding(state, memory, now)
     if hold:
         is_for_image = active(memory.hold, now)
@@ -125,7 +137,9 @@ def unread(sub: Subscription, error: TaskError) -> Problem:
 
 
 def paths_of(row: ImageStatus) -> tuple[str, ...]:
-    """Return the files whose history is relevant to an image."""
+    """Return the files whose history is relevant to an image: the file with its version, and the
+    state file if a build is deferred.
+    """
     paths = []
     if row.in_git.file:
         paths.append(row.in_git.file)
@@ -135,9 +149,9 @@ def paths_of(row: ImageStatus) -> tuple[str, ...]:
 
 
 def versions_to_read(builds: int) -> int:
-    """Return how many versions of a file must be read to show this many builds.
+    """Return how many versions of a file are read to show this many builds.
 
-    More are needed than builds, because some versions only change other lines.
+    That is more than the number of builds, because some versions only change other lines.
     """
     return 3 * builds + 1
 
@@ -149,9 +163,10 @@ def with_history(
     most: int,
     terms: Terms,
 ) -> ImageStatus:
-    """Add an image's last builds, at most `most`, and the time at which its event was deferred.
+    """Return the row with the image's last builds, at most `most`, and the time at which its event
+    was deferred.
 
-    `versions` has the versions of the files in `paths_of`, newest first, at most
+    `versions` has the versions of the files in `paths_of`, by path, newest first, at most
     `versions_to_read(most)` of each.
     """
     builds: tuple[PastBuild, ...] = ()
@@ -160,6 +175,7 @@ def with_history(
     if path and row.kind:
         target = target_of(sub, row.kind, carry=terms.carry)
         file_versions = versions.get(path, ())
+        # a generator, so that only as many versions are parsed as `past_builds` needs
         values = (
             (version, earlier_reading(snapshot.files, target, path, version.text or ""))
             for version in file_versions
@@ -177,55 +193,64 @@ def past_builds(
     *,
     cut: bool = False,
 ) -> tuple[PastBuild, ...]:
-    """Return the last builds, newest first: each distinct value, with the commit that wrote it.
+    """Return an image's last builds, newest first, at most `most`: each value that a file has had,
+    such as tag "1.2", with the commit that wrote it.
 
-    `values` has the values in a file's versions, newest first, with None for a broken version.
-    `cut` means that there are older versions that were not read. `image` is the image's name.
+    `values` has the versions of the file, newest first, each with the value in it (None if it
+    cannot be parsed). `cut` is whether there may be older versions that are not in `values`.
+    `image` is the image's name.
     """
-    distinct: list[tuple[Reading, FileVersion]] = []  # a value, and the oldest version that has it
-    builds_seen = 0
+    # A period is a series of successive versions with the same value. Each period is its value, and
+    # its oldest version so far, because the oldest version is the one that wrote the value.
+    periods: list[tuple[Reading, FileVersion]] = []
+    number_of_builds = 0  # the periods in which the file had the image
     previous_value: Reading | None = None
-    for version, value in values:
+    for file_version, value in values:
         if value is None:
             continue
-        if previous_value is not None and value.version == previous_value.version:
-            distinct[-1] = (value, version)
+        is_same_period = previous_value is not None and value.version == previous_value.version
+        if is_same_period:
+            periods[-1] = (value, file_version)
         else:
-            distinct.append((value, version))
+            periods.append((value, file_version))
             if value.version:  # otherwise, the file did not have the image
-                builds_seen += 1
+                number_of_builds += 1
         previous_value = value
-        if builds_seen > most:  # so the oldest versions of `most` builds are known
+        if number_of_builds > most:  # one more has begun, so the first `most` are complete
             break
 
-    if cut and builds_seen <= most:
-        distinct = distinct[:-1]  # an older version that was not read may have written the last one
+    oldest_is_incomplete = cut and number_of_builds <= most
+    if oldest_is_incomplete:
+        # an older version that is not in `values` may have written the oldest period's value
+        periods = periods[:-1]
     builds = [
-        _past_build(value, version, image)
-        for value, version in distinct
-        if value.version and version.commit
+        _past_build(value, file_version, image)
+        for value, file_version in periods
+        if value.version and file_version.commit
     ]
     return tuple(builds[:most])
 
 
 def _past_build(value: Reading, version: FileVersion, image: str) -> PastBuild:
-    """Return the build for a value, and the commit of the file's version that wrote it."""
+    """Return the build for a value that a file has had, with the commit (and its trailers) of the
+    file's version that wrote the value. `image` is the image's name.
+    """
     message = version.message
     return PastBuild(
-        value.tag,
-        value.digest,
-        version.commit,
-        version.at,
-        version.by,
-        without_login(trailer_of(message, "Pipeline-Run")),
+        tag=value.tag,
+        digest=value.digest,
+        commit=version.commit,
+        at=version.at,
+        by=version.by,
+        pipeline_run=without_login(trailer_of(message, "Pipeline-Run")),
         proof=without_login(trailer_of(message, "Proof", image)),
         event=without_login(trailer_of(message, "Event", image)),
     )
 
 
 def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) -> str:
-    """Return the time since which the state file has always had the deferred build, or "" if
-    unknown.
+    """Return the time since which the state file has always had the row's deferred build (one that
+    a hold or a freeze keeps back), or "" if there is none or the time is unknown.
 
     `versions` are the state file's, newest first.
     """
@@ -251,14 +276,15 @@ MOST = 50  # head branches per repository that are looked up at the forge
 
 
 def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageStatus]:
-    """Add the builds and releases that are waiting on head branches, from the branches' lists.
+    """Return the rows with the builds and releases (ends of holds) that are waiting on head
+    branches, which pull requests propose. They are in the branches' lists on the memory branch.
 
-    If several versions of an image are waiting, add the last one.
+    If several versions of an image are waiting, its row gets the last one.
     """
     requests_by_build: dict[BuildKey, OpenRequest] = {}
     requests_by_release: dict[ListedRelease, OpenRequest] = {}
     for waiting_list in lists_in(snapshot.memory_files):
-        request = OpenRequest("", "", waiting_list.head, "")
+        request = OpenRequest(url="", number="", head=waiting_list.head, tag="")
         recorded = waiting_list.request
         if recorded:
             request = replace(request, url=recorded.url, number=recorded.number)
@@ -270,20 +296,24 @@ def with_listed(rows: Sequence[ImageStatus], snapshot: Snapshot) -> list[ImageSt
     rows_with_requests = []
     for row in rows:
         request_of_build = requests_by_build.get(key_of_entry(row.subscription))
-        request_of_release = _ending(row, requests_by_release)
+        request_of_release = _request_ending_hold(row, requests_by_release)
         rows_with_requests.append(
             replace(row, request=request_of_build, ends_with=request_of_release)
         )
     return rows_with_requests
 
 
-def _ending(
+def _request_ending_hold(
     row: ImageStatus,
     requests_by_release: Mapping[ListedRelease, OpenRequest],
 ) -> OpenRequest | None:
-    """Return the request that ends an image's hold once it is merged, or None."""
+    """Return the pull request that ends the row's hold (an order that keeps a version) once it is
+    merged, or None.
+
+    `requests_by_release` has the requests by the release (the end of a hold) that they contain.
+    """
     sub = row.subscription
-    image = key_of(sub) if row.scope == "image" else ""
+    image = key_of(sub) if row.scope == "image" else ""  # "" means all images
     for release, request in requests_by_release.items():
         place = (release.application, release.folder, release.image)
         if release.hold == row.hold and place == (sub.application.key, sub.home, image):
@@ -296,7 +326,12 @@ def with_requests(
     batch: Batch,
     world: World,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Add the open requests for waiting builds, and return any problems with reading requests."""
+    """Return the rows with the forge's current data about the requests for waiting builds, and any
+    problems with reading requests.
+
+    Requests that are no longer open are removed. If the forge (the Git host) cannot be used, the
+    rows are returned unchanged.
+    """
     repo = batch.asks[0].subscription.repo
     ordered_heads: dict[str, None] = {}  # an ordered set
     for row in rows:
@@ -316,7 +351,8 @@ def with_requests(
         )
         return rows, ()
     try:
-        proposed_by_head = {head: forge.find(batch.base, head) for head in heads[:MOST]}
+        heads_to_look_up = heads[:MOST]  # each needs a request to the forge
+        proposed_by_head = {head: forge.find(batch.base, head) for head in heads_to_look_up}
     except TaskError as error:
         message = f"cannot read open pull requests in {without_login(repo)}: {error.message}"
         return rows, (Problem(error.saying(message).as_warning()),)
@@ -340,7 +376,8 @@ def _with_forge_data(
 ) -> OpenRequest | None:
     """Return a request with the forge's current data, or None if the request is no longer open.
 
-    A head branch that was not looked up keeps its data. One without a request has no URL.
+    `proposed_by_head` has the result for each head branch that was looked up: its request, or None
+    if it has none. A request whose head branch was not looked up is returned unchanged.
     """
     if request is None or request.head not in proposed_by_head:
         return request
@@ -352,7 +389,7 @@ def _with_forge_data(
     return replace(request, url=proposed.url, number=proposed.number)
 
 
-_PAGE = 500  # images whose history is in memory at a time
+_ROWS_PER_PAGE = 500  # images whose history is in memory at a time
 
 
 @dataclass(frozen=True)
@@ -394,7 +431,7 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
 
     rows = sorted((_with_pages(row, world) for row in rows), key=_sort_key)
     problems = tuple(dict.fromkeys(problems))
-    return Status(tuple(rows), problems, seen.considered, job.terms.now)
+    return Status(tuple(rows), problems=problems, considered=seen.considered, at=job.terms.now)
 
 
 def _sort_key(row: ImageStatus) -> tuple[str, str, str]:
@@ -409,18 +446,18 @@ def rows_of(
     world: World,
     look: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Return the matched images' statuses from Git and the live Applications,
-    and any problems with reading them.
+    """Return the status of each matched image, from Git or, for images that are patched in the
+    cluster, from the live Application. Also return any problems with reading them.
     """
     parts = read_branches(
         matched,
         job,
         world,
-        read=lambda batch: _of_branch(batch, job, world, look),
-        failed=lambda asks, error, _base: _unread(asks, error),
+        read=lambda batch: _rows_of_branch(batch, job, world, look),
+        failed=lambda asks, error, _base: _rows_without_git(asks, error),
     )
     if not job.only:  # with `--only-repository`, separate runs handle these
-        parts += [_of_live(ask, job, world) for ask in matched.live]
+        parts += [_row_of_live(ask, job, world) for ask in matched.live]
 
     rows: list[ImageStatus] = []
     problems: list[Problem] = []
@@ -440,20 +477,24 @@ def _with_pages(row: ImageStatus, world: World) -> ImageStatus:
     return replace(row, builds=builds)
 
 
-def _unread(asks: Sequence[Ask], error: TaskError) -> Rows:
-    """Return the statuses without Git. Report the error once for each Application."""
+def _rows_without_git(asks: Sequence[Ask], error: TaskError) -> Rows:
+    """Return the statuses of these asks' images without reading Git, and the error once for each
+    Application.
+    """
     subs = [ask.subscription for ask in asks]
     rows = [without_git(sub) for sub in subs]
     problems = dict.fromkeys(unread(sub, error) for sub in subs)
     return rows, list(problems)
 
 
-def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:
-    """Return the statuses of the images on one branch, and the problems with reading them."""
+def _rows_of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:
+    """Return the statuses of the images in a batch (all asks for one branch), and the problems with
+    reading them.
+    """
     expected_heads = branches_of_requests(batch) if job.images else []
     wanted = chain(CONFIG, chain.from_iterable(map(places, batch.asks)))
     snapshot = batch.repository.snapshot(batch.base, wanted, expected_heads, CONFIG)
-    config_error = None
+    config_error = None  # the error in the repository's config, if it has one
     problems: list[Problem] = []
     try:
         snapshot = with_own_memory_branch(snapshot, batch.repository)
@@ -461,12 +502,12 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     except TargetError as error:  # the statuses are still shown
         config_error = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
-    rows, read_problems = _of_snapshot(batch, snapshot, job.terms)
+    rows, read_problems = _rows_of_snapshot(batch, snapshot, job.terms)
     problems += [*memory_branch_warnings(snapshot), *read_problems]
 
     # what a run would decide about the images
     if job.images:
-        decisions = _would_decide(batch, snapshot, config_error, job, world)
+        decisions = _decisions_of_run(batch, snapshot, config_error, job, world)
         by_identity = {decision.subscription.identity: decision for decision in decisions}
         rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
@@ -485,7 +526,7 @@ def _of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Row
     return rows, problems
 
 
-def _of_snapshot(
+def _rows_of_snapshot(
     batch: Batch,
     snapshot: Snapshot,
     terms: Terms,
@@ -497,14 +538,14 @@ def _of_snapshot(
     problems: list[Problem] = []
     for sub in subs:
         row, row_problems = image_status(snapshot, sub, terms)
-        rows.append(_with_hold(row, other_holds.get(sub.identity)))
+        rows.append(_with_hold_of_others(row, other_holds.get(sub.identity)))
         problems += row_problems
     return with_listed(rows, snapshot), problems
 
 
-def _with_hold(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
-    """Add the hold in a different state file, unless the row already has a hold other than a
-    freeze.
+def _with_hold_of_others(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
+    """Return the row with the hold in a different state file, if there is one, unless the row
+    already has a hold other than a freeze.
     """
     has_own_hold = row.hold is not None and row.scope != "freeze"
     if other_hold is None or has_own_hold:
@@ -512,14 +553,16 @@ def _with_hold(row: ImageStatus, other_hold: Hold | None) -> ImageStatus:
     return replace(row, hold=other_hold, scope="application")
 
 
-def _would_decide(
+def _decisions_of_run(
     batch: Batch,
     snapshot: Snapshot,
     config_error: TargetError | None,
     job: Job,
     world: World,
 ) -> Sequence[Decision]:
-    """Return what a run would decide about the images, or the error in the repository's config."""
+    """Return what a run would decide about the images in the batch (all asks for one branch). If
+    the repository's config has an error, each decision is that error.
+    """
     if config_error:
         return failed_asks(batch.asks, config_error, job.terms).decisions
     contention = Contention(f"moving {batch.base}", job.deadline, world)
@@ -537,11 +580,11 @@ def _with_builds(
     most: int,
     terms: Terms,
 ) -> list[ImageStatus]:
-    """Add the last builds to each row, at most `most`.
+    """Return the rows, each with its image's last builds, at most `most`.
 
-    The history is read in pages of `_PAGE` rows, because it needs a lot of memory.
+    The history is read in pages of `_ROWS_PER_PAGE` rows, because it needs a lot of memory.
     """
-    pages = [rows[start : start + _PAGE] for start in range(0, len(rows), _PAGE)]
+    pages = [rows[start : start + _ROWS_PER_PAGE] for start in range(0, len(rows), _ROWS_PER_PAGE)]
     paths_of_pages = [tuple(chain.from_iterable(map(paths_of, page))) for page in pages]
     written = batch.repository.written(snapshot.branch, paths_of_pages, versions_to_read(most))
     rows_with_builds = []
@@ -557,8 +600,10 @@ def _with_verdict(row: ImageStatus, decision: Decision | None) -> ImageStatus:
     return replace(row, would=decision.judged, overridden_by=decision.overridden_by)
 
 
-def _of_live(ask: Ask, job: Job, world: World) -> Rows:
-    """Return the status of an Application that is patched live and is therefore not in Git."""
+def _row_of_live(ask: Ask, job: Job, world: World) -> Rows:
+    """Return the status of an image whose Application is patched live (in the cluster) and is
+    therefore not in Git, and the problems with reading it.
+    """
     sub = ask.subscription
     row = replace(without_git(sub), kind="live")
     if job.images:
@@ -585,7 +630,11 @@ def _with_newest(
     *,
     dates: bool,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
-    """Add the newest admitted tag to each row, and return the reasons for rows without one."""
+    """Return the rows, each with the newest tag in the registry that its rules admit, and a problem
+    for each row without one.
+
+    `dates` also adds when the newest tags were created.
+    """
     asks = []
     for row in rows:
         image = replace(row.subscription.entry.image, digest="")
@@ -596,8 +645,8 @@ def _with_newest(
         for ask in with_tags.asks
         if ask.candidates[0].tag
     }
-    problems = [_why_none(decision) for decision in with_tags.decisions]
-    unanswered = {
+    problems = [_problem_without_newest(decision) for decision in with_tags.decisions]
+    without_response = {
         decision.subscription.identity
         for decision in with_tags.decisions
         if decision.verdict == "error"
@@ -613,7 +662,7 @@ def _with_newest(
             newest=newest.get(identity),
             newest_at="",
             too_young_until=old_enough_at.get(identity, ""),
-            unanswered=identity in unanswered,
+            unanswered=identity in without_response,
         )
         if identity in questions:
             question = questions[identity]
@@ -629,26 +678,30 @@ def _questions_about_newest(
     *,
     dates: bool,
 ) -> dict[Identity, Question]:
-    """Return the questions about the rows' newest images, by the subscriptions' identities."""
+    """Return the questions about the rows' newest images, by the subscriptions' identities. Rows
+    about which nothing more needs to be known have none.
+    """
     questions = {}
     for row in rows:
         identity = row.subscription.identity
-        facts = _facts_to_ask(row, dates=dates)
+        facts = _facts_needed_of_newest(row, dates=dates)
         if facts and identity in newest:
             question = question_about(row.subscription, newest[identity])
             questions[identity] = replace(question, facts=facts)
     return questions
 
 
-def _facts_to_ask(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
-    """Return the facts that are needed about a row's newest tag."""
+def _facts_needed_of_newest(row: ImageStatus, *, dates: bool) -> tuple[Fact, ...]:
+    """Return the facts that are needed about a row's newest tag: when it was created (if `dates`),
+    and its digest (if Git has a digest, or the strategy compares digests).
+    """
     facts: tuple[Fact, ...] = ("created",) if dates else ()
     if row.in_git.digest or needs(row.subscription.policy, "digest"):
         facts += ("digest",)
     return facts
 
 
-def _why_none(decision: Decision) -> Problem:
+def _problem_without_newest(decision: Decision) -> Problem:
     """Return why a row has no newest tag.
 
     Either the registry did not respond, which is an error, or the rules do not admit any of its
@@ -665,10 +718,10 @@ def _with_answer(
     question: Question,
     answer: Answer,
 ) -> tuple[ImageStatus, tuple[Problem, ...]]:
-    """Add the registry's response about a row's newest tag, and return any problem with the
+    """Return the row with the registry's response about its newest tag, and any problem with the
     response.
 
-    A tag that was deleted after it was listed is removed.
+    If the tag was deleted after it was listed, the row has no newest tag.
     """
     image = question.image
     sub = row.subscription

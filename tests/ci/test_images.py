@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support import image_update, runs
 
 from task.ci.events.forms import LARGEST
-from task.ci.images import MOST, Built, built, with_built
+from task.ci.images import MOST, Built, images_of_builder, with_built
 from task.ci.images_from import read_images_from
 from task.errors import Malformed, UsageError
 
@@ -283,21 +283,21 @@ def text_of(sample: Any) -> str:
 @pytest.mark.parametrize("name", KNOWN)
 def test_each_builder_file_is_recognized_by_its_content(name: str) -> None:
     sample, expected = KNOWN[name]
-    assert built(text_of(sample)) == expected
+    assert images_of_builder(text_of(sample)) == expected
 
 
 @pytest.mark.parametrize("name", KNOWN)
 def test_surrounding_whitespace_and_byte_order_marks_are_ignored(name: str) -> None:
     sample, expected = KNOWN[name]
     text = sample if isinstance(sample, str) else json.dumps(sample, indent=2)
-    assert built(f"\ufeff\n{text}\n\n") == expected
+    assert images_of_builder(f"\ufeff\n{text}\n\n") == expected
 
 
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_the_error_for_an_unknown_file_describes_its_content(name: str) -> None:
     sample, part = UNKNOWN[name]
     with pytest.raises(Malformed) as raised:
-        built(text_of(sample))
+        images_of_builder(text_of(sample))
     assert part in raised.value.message
     assert raised.value.hint
 
@@ -317,7 +317,7 @@ def test_the_error_for_an_unknown_file_describes_its_content(name: str) -> None:
 )
 def test_the_content_of_a_wrong_file_is_never_shown(text: str) -> None:
     with pytest.raises(Malformed) as raised:
-        built(text)
+        images_of_builder(text)
     assert "hunter2" not in raised.value.message + raised.value.hint
 
 
@@ -397,7 +397,7 @@ TREES = st.recursive(
 @given(st.text() | TREES.map(json.dumps))
 def test_any_file_content_is_parsed_or_rejected(text: str) -> None:
     try:
-        found = built(text)
+        found = images_of_builder(text)
     except Malformed:
         return
     assert found.digest or found.references

@@ -20,20 +20,20 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the image that was pushed.
+    """Yield the image that was pushed, without a time.
 
-    Its time is unknown: "2016-07-17 09:40:56" is in the region's time zone, which the event does
-    not include.
+    The event's time, "2016-07-17 09:40:56", is in the region's time zone, which the event does not
+    include.
     """
     repository = mapping(document, "repository")
     push = mapping(document, "push_data")
     name = text(repository, "repo_full_name")
     if not name:
         name = f"{text(repository, 'namespace')}/{text(repository, 'name')}"
-    place = ImageLocation(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
+    location = ImageLocation(f"registry.{text(repository, 'region')}.aliyuncs.com", name)
     yield pushed(
-        place,
-        text(push, "tag"),
-        text(push, "digest"),
+        location,
+        tag=text(push, "tag"),
+        digest=text(push, "digest"),
         registry=registry,
     )

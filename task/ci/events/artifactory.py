@@ -34,5 +34,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     digest = f"sha256:{checksum}" if checksum else ""
     _, _, after_scheme = text(document, "jpd_origin").partition("://")
     host, _, _ = after_scheme.partition("/")
-    place = ImageLocation(host, f"{text(data, 'repo_key')}/{image_name}", short=image_name)
-    yield pushed(place, text(data, "tag"), digest, registry=registry)
+    repository = f"{text(data, 'repo_key')}/{image_name}"
+    # if the user sets the registry, the repository is only the image's name
+    location = ImageLocation(host, repository, short=image_name)
+    yield pushed(location, tag=text(data, "tag"), digest=digest, registry=registry)

@@ -22,10 +22,10 @@ _HUB = ("hub.docker.com", "index.docker.io")
 
 def known(document: Document) -> bool:
     """Return whether this is a CDEvent."""
-    return text(_inner(document), "context", "type").startswith(_TYPE)
+    return text(_inner_event(document), "context", "type").startswith(_TYPE)
 
 
-def _inner(document: Document) -> Document:
+def _inner_event(document: Document) -> Document:
     """Return the CDEvent, which may be inside a CloudEvent."""
     is_cloud_event = "specversion" in document
     return mapping(document, "data") if is_cloud_event else document
@@ -33,7 +33,7 @@ def _inner(document: Document) -> Document:
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the event: the image that was published, or why the event is about something else."""
-    event = _inner(document)
+    event = _inner_event(document)
     kind = text(event, "context", "type")
     package_url = text(event, "subject", "id")
     if not kind.startswith(_PUBLISHED):
@@ -43,13 +43,14 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
         yield Skipped("its subject is not an image")
         return
     time = text(event, "context", "timestamp")
-    yield _of_package_url(package_url, time, registry)
+    yield _event_of_package_url(package_url, time, registry)
 
 
-def _of_package_url(package_url: str, time: str, registry: str) -> EventOrSkipped:
+def _event_of_package_url(package_url: str, time: str, registry: str) -> EventOrSkipped:
     """Return the event for a package URL: `pkg:KIND/NAME@VERSION?repository_url=URL&tag=TAG`.
 
-    The kind is `oci` or `docker`, and `time` is the event's.
+    The kind is `oci` (the version is a digest) or `docker` (the version may be a tag). `time` is
+    the event's, and `registry` is the registry's name as set by the user, or "".
     """
     without_fragment, _, _ = package_url.partition("#")
     without_query, _, query = without_fragment.partition("?")
@@ -75,4 +76,6 @@ def _of_package_url(package_url: str, time: str, registry: str) -> EventOrSkippe
         digest = version
     elif kind == "docker":  # here, the version may be a tag
         tag = tag or version
-    return pushed(ImageLocation(host, repository), tag, digest, time, registry)
+    return pushed(
+        ImageLocation(host, repository), tag=tag, digest=digest, at=time, registry=registry
+    )

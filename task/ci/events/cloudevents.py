@@ -16,15 +16,17 @@ from task.ci.events.event import Document, EventOrSkipped, ImageLocation, Skippe
 from task.plain_data import mapping, text
 
 _ECR = re.compile(r"(?:urn|arn):aws[a-z-]*:ecr:([a-z0-9-]+):([0-9]+):.*")
-_NO_PUSH = ("delete", "pull", "scan", "untag")
-_OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
+_WORDS_OF_OTHER_TYPES = ("delete", "pull", "scan", "untag")
+_TYPES_OF_OTHERS = ("harbor.", "dev.cdevents.", "Microsoft.")
 
 
 def known(document: Document) -> bool:
-    """Return whether this is a CloudEvent about an image in a form without its own parser."""
+    """Return whether this is a CloudEvent about an image, except in forms that other modules
+    parse, such as Harbor's.
+    """
     kind = text(document, "type")
     is_cloud_event = bool(text(document, "specversion"))
-    if not is_cloud_event or kind.startswith(_OF_OTHERS):
+    if not is_cloud_event or kind.startswith(_TYPES_OF_OTHERS):
         return False
     return kind.startswith("com.amazon.ecr.") or "container" in kind or "image" in kind
 
@@ -36,7 +38,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     does not have these.
     """
     kind = text(document, "type")
-    if any(word in kind.lower() for word in _NO_PUSH):
+    if any(word in kind.lower() for word in _WORDS_OF_OTHER_TYPES):
         yield Skipped(f"its type is {kind!r}")
         return
     data = mapping(document, "data")
@@ -46,8 +48,8 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     digest = text(data, "imageDigest") or text(data, "digest")
     if not digest and is_digest(subject_tag):
         digest = subject_tag
-    place = ImageLocation(_source_host(document, data), repository)
-    yield pushed(place, tag, digest, document.get("time"), registry)
+    location = ImageLocation(_source_host(document, data), repository)
+    yield pushed(location, tag=tag, digest=digest, at=document.get("time"), registry=registry)
 
 
 def _source_host(document: Document, data: Document) -> str:

@@ -45,8 +45,8 @@ def of_notification(event: Document, registry: str) -> EventOrSkipped:
         return Skipped("it is a blob or another artifact")
     return pushed(
         ImageLocation(text(event, "request", "host"), text(target, "repository")),
-        text(target, "tag"),
-        text(target, "digest"),
+        tag=text(target, "tag"),
+        digest=text(target, "digest"),
         at=event.get("timestamp"),
         registry=registry,
     )

@@ -19,11 +19,11 @@ def known(document: Document) -> bool:
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the image that was pushed, without a digest, because the webhook does not have one."""
-    place = ImageLocation("docker.io", text(document, "repository", "repo_name"))
+    location = ImageLocation("docker.io", text(document, "repository", "repo_name"))
     push = mapping(document, "push_data")
     yield pushed(
-        place,
-        text(push, "tag"),
+        location,
+        tag=text(push, "tag"),
         at=push.get("pushed_at"),
         registry=registry,
     )

@@ -38,8 +38,8 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
         host = host_of(text(document, "account"), text(document, "region"))
         yield pushed(
             ImageLocation(host, text(detail, "repository-name")),
-            text(detail, "image-tag"),
-            text(detail, "image-digest"),
+            tag=text(detail, "image-tag"),
+            digest=text(detail, "image-digest"),
             at=document.get("time"),
             registry=registry,
         )

@@ -69,29 +69,30 @@ class ImageLocation(NamedTuple):
 
 
 def pushed(
-    place: ImageLocation,
+    location: ImageLocation,
     tag: str,
     digest: str = "",
     at: object = None,
     registry: str = "",
 ) -> EventOrSkipped:
-    """Return the event for a push of an image to a registry, or `Skipped` if it is not a push
-    of a tagged image.
+    """Return the event for an image that was pushed, or `Skipped` if it has no tag, or is not an
+    image but, for example, a signature.
 
-    `at` is the event's time in any form, and `registry` is the registry's name as set by the user,
-    or "". Raises `Malformed` if the image is invalid.
+    `at` is the event's time in any form. `registry` is the registry's name as set by the user,
+    which replaces the host in `location`, or "". Raises `Malformed` if the host is unknown, or if
+    the image or its digest is invalid.
     """
     if not tag or is_digest(tag):
         return UNTAGGED
     if _ATTACHED.fullmatch(tag):
         return Skipped("it is a signature, an attestation, or an SBOM")
-    repository = place.repository
+    repository = location.repository
     if registry:
         host = registry
-        repository = place.short or repository
+        repository = location.short or repository
     else:
-        _, _, after_scheme = place.host.partition("://")
-        host = (after_scheme or place.host).strip("/")
+        _, _, after_scheme = location.host.partition("://")
+        host = (after_scheme or location.host).strip("/")
     if not host:
         hint = "set its images' registry: --images-registry HOST[:PORT][/PATH]"
         raise Malformed("it does not include the registry", hint)

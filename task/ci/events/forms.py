@@ -77,14 +77,17 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     """Return the events in a file's text, or None if the text looks like something else, such as a
     builder's file.
 
-    With a `form` other than `auto`, text in a different form is an error. `registry` is the
-    registry's name in image references, if the events use a different name. Raises `Malformed`.
+    `form` is the name of a form (the format of one registry's events), "registry" for any of these,
+    or "auto". None is returned only for "auto": with other values, text in a different form is an
+    error. `registry` is the registry's name in image references, if the events use a different
+    name. Raises `Malformed`.
     """
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
     is_detected = form == "auto"
     allowed_forms = {"auto": tuple(FORMS), ANY: REGISTRIES}.get(form, (form,))
-    if not text and not is_detected:
+    is_missing = not text and not is_detected
+    if is_missing:
         raise Malformed("it is empty", _AS_SENT)
     try:
         documents = list(_json_documents(text))
@@ -94,7 +97,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
             return None
         raise
     if is_detected:
-        has_event = any(_form_of(document, allowed_forms) for _place, document in documents)
+        has_event = any(_form_name(document, allowed_forms) for _position, document in documents)
         if not has_event:
             return None
     if len(documents) > MOST_EVENTS:
@@ -102,17 +105,21 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
             f"it has {len(documents):,} events; at most {MOST_EVENTS:,} are accepted",
             _SPLIT,
         )
-    return _events_of(documents, allowed_forms, registry)
+    return _events_in_documents(documents, allowed_forms, registry)
 
 
-def _events_of(
+def _events_in_documents(
     documents: Iterable[tuple[str, Any]], allowed_forms: tuple[str, ...], registry: str
 ) -> Events:
-    """Return the events in documents, which are (position, JSON value). Raises `Malformed`."""
+    """Return the pushes in documents, and why each other event is skipped.
+
+    Each document is (position, JSON value), such as ("line 3", {…}). Raises `Malformed` for a
+    document in a form that is not allowed, and for too many events.
+    """
     pushes: list[Event] = []
     passed_over: list[str] = []
-    for place, document in documents:
-        for event in _read(place, document, allowed_forms, registry):
+    for position, document in documents:
+        for event in _events_in_document(position, document, allowed_forms, registry):
             if isinstance(event, Skipped):
                 passed_over.append(event.why)
             else:
@@ -124,8 +131,8 @@ def _events_of(
 
 
 def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
-    """Yield the position and the value of each JSON document: "line 3". The elements of a list are
-    documents of their own: "event 2".
+    """Yield the position and the value of each JSON document in a text, such as ("line 3", {…}).
+    The elements of a list are documents of their own, such as ("event 2", {…}).
 
     Raises `Malformed` if the text is not JSON.
     """
@@ -144,14 +151,14 @@ def _json_documents(text: str) -> Iterator[tuple[str, Any]]:
                 yield f"event {number}", element
         else:
             yield f"line {line}", document
-        next_start = end
+        next_start = end  # skip the white space after the document
         while next_start < len(text) and text[next_start] in " \t\r\n":
             next_start += 1
         line += text.count("\n", start, next_start)
         start = next_start
 
 
-def _form_of(document: Any, allowed_forms: Iterable[str]) -> str:
+def _form_name(document: Any, allowed_forms: Iterable[str]) -> str:
     """Return the name of the document's form, or "" if it does not have an allowed form."""
     if not isinstance(document, dict):
         return ""
@@ -161,16 +168,17 @@ def _form_of(document: Any, allowed_forms: Iterable[str]) -> str:
     return ""
 
 
-def _read(
-    place: str, document: Any, allowed_forms: tuple[str, ...], registry: str
+def _events_in_document(
+    position: str, document: Any, allowed_forms: tuple[str, ...], registry: str
 ) -> Iterator[EventOrSkipped]:
-    """Yield a document's events.
+    """Yield a document's events, each with the name of its form, such as "harbor".
 
-    Raises `Malformed`, with the document's place, if it does not have one of the allowed forms.
+    Raises `Malformed`, with the document's position, if it does not have one of the allowed forms,
+    or if its content is invalid.
     """
-    name = _form_of(document, allowed_forms)
+    name = _form_name(document, allowed_forms)
     if not name:
-        raise Malformed(f"{place}: {_unknown(document, allowed_forms)}", KNOWN)
+        raise Malformed(f"{position}: {_described_mismatch(document, allowed_forms)}", KNOWN)
     form = FORMS[name]
     try:
         for event in form.read(document, registry):
@@ -179,18 +187,18 @@ def _read(
             else:
                 yield replace(event, form=name)
     except Malformed as problem:
-        raise Malformed(f"{place}, {form.title}: {problem.message}", problem.hint) from None
+        raise Malformed(f"{position}, {form.title}: {problem.message}", problem.hint) from None
 
 
-def _unknown(document: Any, allowed_forms: tuple[str, ...]) -> str:
+def _described_mismatch(document: Any, allowed_forms: tuple[str, ...]) -> str:
     """Return what is wrong with a document that does not have one of the allowed forms."""
     problem = "not a known event"
     if len(allowed_forms) == 1:
         problem = f"not an event from {FORMS[allowed_forms[0]].title}"
-    return f"{problem}: {seen(document)}"
+    return f"{problem}: {described_keys(document)}"
 
 
-def seen(document: Any) -> str:
+def described_keys(document: Any) -> str:
     """Return an object's keys, for a message. The values are not shown, because they may be
     secrets.
     """

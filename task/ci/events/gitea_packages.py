@@ -34,6 +34,6 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
         _, _, after_scheme = text(package, "html_url").partition("://")
         host, _, _ = after_scheme.partition("/")
         owner = text(package, "owner", "login") or text(package, "owner", "username")
-        place = ImageLocation(host, f"{owner}/{text(package, 'name')}".lower())
+        location = ImageLocation(host, f"{owner}/{text(package, 'name')}".lower())
         time = package.get("created_at")
-        yield pushed(place, text(package, "version"), at=time, registry=registry)
+        yield pushed(location, tag=text(package, "version"), at=time, registry=registry)

@@ -46,10 +46,10 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     if kind.lower() not in _TYPES:
         yield Skipped(f"it is a package of type {kind!r}")
         return
-    yield _of_version(package, mapping(package, "package_version"), registry)
+    yield _event_of_version(package, mapping(package, "package_version"), registry)
 
 
-def _of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
+def _event_of_version(package: Document, version: Document, registry: str) -> EventOrSkipped:
     """Return the event for a version of a container package: the image, or why it is not one."""
     metadata = mapping(version, "container_metadata")
     manifest = mapping(metadata, "manifest")
@@ -63,15 +63,15 @@ def _of_version(package: Document, version: Document, registry: str) -> EventOrS
         tag = version_name
     time = version.get("updated_at") or version.get("created_at") or package.get("updated_at")
     return pushed(
-        _place(package, version),
-        tag,
-        _package_digest(version, manifest),
+        _location(package, version),
+        tag=tag,
+        digest=_package_digest(version, manifest),
         at=time,
         registry=registry,
     )
 
 
-def _place(package: Document, version: Document) -> ImageLocation:
+def _location(package: Document, version: Document) -> ImageLocation:
     """Return the location of a package's image.
 
     `package_url` is `ghcr.io/owner/name:tag`, sometimes with an empty tag.

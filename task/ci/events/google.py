@@ -37,7 +37,7 @@ def _is_notification(document: Document) -> bool:
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     """Yield the notification's event. Raises `Malformed` if an envelope contains something else."""
     if not _is_envelope(document):
-        yield _of_notification(document, None, registry)
+        yield _event_of_notification(document, None, registry)
         return
     message = mapping(document, "message")
     try:
@@ -52,10 +52,10 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     if not isinstance(notification, dict) or not _is_notification(notification):
         hint = "subscribe to the project's gcr topic"
         raise Malformed("its message is not from Artifact Registry", hint)
-    yield _of_notification(notification, message.get("publishTime"), registry)
+    yield _event_of_notification(notification, message.get("publishTime"), registry)
 
 
-def _of_notification(document: Document, time: object, registry: str) -> EventOrSkipped:
+def _event_of_notification(document: Document, time: object, registry: str) -> EventOrSkipped:
     """Return a notification's event: the image that was pushed, or why it is not a push."""
     action = text(document, "action")
     if action != "INSERT":
@@ -66,8 +66,8 @@ def _of_notification(document: Document, time: object, registry: str) -> EventOr
     host, _, repository = (name_of_digest or name_of_tag).partition("/")
     return pushed(
         ImageLocation(host, repository),
-        tag,
-        digest,
-        time,
-        registry,
+        tag=tag,
+        digest=digest,
+        at=time,
+        registry=registry,
     )

@@ -41,8 +41,8 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
         host, _, _ = without_scheme.partition("/")
         yield pushed(
             ImageLocation(host, repository),
-            text(resource, "tag"),
-            text(resource, "digest"),
+            tag=text(resource, "tag"),
+            digest=text(resource, "digest"),
             at=time,
             registry=registry,
         )

@@ -38,8 +38,10 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, _registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the line's image and the identity of its build. Raises `Malformed` with the key to
-    correct.
+    """Yield the event in one of our JSON lines: its image and the identity of its build.
+
+    It is not `claimed`, so it is trusted without asking the registry. Raises `Malformed` with the
+    key to correct.
     """
     unknown_keys = [repr(shortened(key, 40)) for key in document if key not in KEYS]
     if unknown_keys:

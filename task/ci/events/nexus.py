@@ -34,6 +34,6 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     elif action not in _ACTIONS:
         yield Skipped(f"its action is {action!r}")
     else:
-        place = ImageLocation("", text(component, "name"))
+        location = ImageLocation("", text(component, "name"))
         time = document.get("timestamp")
-        yield pushed(place, text(component, "version"), at=time, registry=registry)
+        yield pushed(location, tag=text(component, "version"), at=time, registry=registry)

@@ -26,7 +26,7 @@ def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
     if not tags:
         yield Skipped("no tag was updated")
     host, _, repository = text(document, "docker_url").partition("/")
-    place = ImageLocation(host, repository)
+    location = ImageLocation(host, repository)
     for tag in tags:
         tag_name = tag if isinstance(tag, str) else ""
-        yield pushed(place, tag_name, registry=registry)
+        yield pushed(location, tag=tag_name, registry=registry)
