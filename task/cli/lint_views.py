@@ -44,8 +44,8 @@ Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
 def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    """Return the findings for people, after the lines in `before`. `read` is the number of
-    Applications.
+    """Return the findings for people: the lines in `before`, one or two lines for each finding, and
+    a line with the totals. `read` is the number of Applications that were read.
 
     Editors open the `file:line` at the start of a line.
     """
@@ -113,7 +113,7 @@ def junit(found: Sequence[Placed]) -> str:
     }
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})
     suite = ET.SubElement(root, "testsuite", {"name": "image-update lint", **counts})
-    if not found:
+    if not found:  # one test case that passes
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
 
@@ -161,7 +161,7 @@ def sarif(found: Sequence[Placed]) -> str:
 
 
 def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> dict[str, Any]:
-    """Return a finding as a SARIF result."""
+    """Return a finding as a SARIF result. `fingerprint` identifies the finding in later reports."""
     subject, message, _ = _words_of_finding(finding, path, line)
     text = f"{subject}: {message}"
     if finding.hint:
@@ -245,8 +245,12 @@ def _in_workspace(path: str) -> str:
 
 
 def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
-    """Yield a unique fingerprint for each finding that does not depend on the lines above it."""
-    occurrences = Counter[str]()
+    """Yield a hash for each finding, in order. It is the same in the next report, even if the
+    finding's line number has changed.
+
+    Findings that are equal, except for the line, are numbered, so every hash is unique.
+    """
+    occurrences = Counter[str]()  # how often each finding has appeared so far
     for finding, path, _ in found:
         parts = (
             _file_or_application(finding, path),
