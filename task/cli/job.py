@@ -112,7 +112,7 @@ def job_of(
     """Return the job: the work of one run, as the options and the CI system's variables describe
     it. Raises `UsageError` for an invalid value.
 
-    `images` were built by this CI job, or are those in `events`, which registries have sent.
+    `images` are the images in the options or in `events`. Each event is a separate build.
     """
     given = settings.event
     commits = settings.commit
@@ -566,9 +566,9 @@ def destination_of(text: str) -> str:
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
     tag, separator, digest = text.partition("@")
-    has_invalid_digest = bool(separator) and not DIGEST.fullmatch(digest)
+    has_valid_digest = not separator or bool(DIGEST.fullmatch(digest))
     is_misspelled_back = bool(_LIKE_BACK.fullmatch(text))
-    if TAG.fullmatch(tag) and not has_invalid_digest and not is_misspelled_back:
+    if TAG.fullmatch(tag) and has_valid_digest and not is_misspelled_back:
         return text
     raise UsageError(
         f"--to: {text!r} is not a version to roll back to",

@@ -132,7 +132,7 @@ class _Inspected:
 
     found: Discovered
     texts: Mapping[str, str]  # content of the files from Git, by path
-    passed_over: Sequence[Application]  # excluded by options, so only their metadata was read
+    passed_over: Sequence[Application]  # annotated, but not read in full
     git_subs: Sequence[Subscription]  # all that write to a repository
     repository_findings: Sequence[Finding]  # about configs and open branches
     owner_findings: Sequence[Finding]  # about owners that revert patches or require signed commits
