@@ -33,8 +33,8 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the candidates for the job: for each image that an Application
-    tracks, the versions that it may get. The function depends on the command.
+    """Return the function that finds the job's candidates (the images that Applications may get).
+    It depends on the command, and on whether the images are from events.
     """
     # Imported late: nearly all runs are given images, and would wait for modules that they do not
     # need.
