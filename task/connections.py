@@ -123,8 +123,9 @@ class Connections:
         self._session.close()
 
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
-        """Return the error for a request to `url` that has failed with `error`, with our own message.
+        """Return the error to raise for a request to `url` that has failed with `error`.
 
+        It has our own message.
         Messages from requests contain the whole URL, and a proxy's URL may contain its password.
         """
         server = origin(url)

@@ -45,7 +45,7 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
     Raises `OSError` with the reason in `strerror`: not a file, too large, or reading would block.
     /dev/null is an empty file. A pipe is read only if the shell has opened it for us: `<(command)`.
     """
-    # O_NONBLOCK: opening or reading anything else than a file fails instead of blocking
+    # O_NONBLOCK: neither opening nor reading a pipe may block
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         file_stat = os.fstat(file)

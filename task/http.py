@@ -278,8 +278,8 @@ class Http:
             raise NoAnswerError(
                 "slow",
                 (
-                    f"{origin(url)} has been slow for {self._slow_seconds:.0f} seconds, and is no longer"
-                    " contacted"
+                    f"{origin(url)} has been slow for {self._slow_seconds:.0f} seconds, and is no"
+                    " longer contacted"
                 ),
             )
 
@@ -321,7 +321,7 @@ class Http:
         body = b"".join(parts)
 
         if limits.values:
-            # roughly: each value in JSON follows a comma or an opening bracket
+            # roughly: each item of a list or an object follows a comma or an opening bracket
             values = body.count(b",") + body.count(b"[") + body.count(b"{")
             if values > limits.values:
                 raise NoAnswerError(

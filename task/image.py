@@ -325,7 +325,7 @@ def _refuse_scheme(reference: str, text: str) -> None:
         return
     why = f": an image reference cannot begin with {scheme.group()!r}"
     after_scheme = reference[scheme.end() :]
-    without_login = re.sub("^[^/]*@", "", after_scheme)  # the hint must not show a password
+    without_login = re.sub("^[^/]*@", "", after_scheme)
     raise _malformed_reference(text, why, f"use {shortened(without_login)}")
 
 

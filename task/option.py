@@ -76,7 +76,7 @@ class Given:
 
 
 def one_text(given: Given) -> str:
-    """Return the value as a string, without surrounding whitespace, or the default if it is blank."""
+    """Return the value without surrounding whitespace, or the default if that is empty."""
     text = given.without_placeholders("".join(given.texts).strip())
     return text or str(given.default)
 

@@ -17,7 +17,7 @@ _HINT = "use the form 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """Normalize an RFC 3339 time to `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
+    """Convert an RFC 3339 time to UTC, as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
     strings.
 
     A date without a time means midnight, and a time without an offset is in UTC.
@@ -27,16 +27,16 @@ def utc(text: str) -> str:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT)
-    date, minute, second, fraction, offset = match.groups(default="")
-    minute = minute or "00:00"
+    date, hour_and_minute, second, fraction, offset = match.groups(default="")
+    hour_and_minute = hour_and_minute or "00:00"
     second = second or "00"
-    if second == "60":  # a leap second
+    if second == "60":  # a leap second, which `datetime` does not have
         second = "59"
     milliseconds = fraction.ljust(3, "0")[:3]
     is_utc = offset.upper() in {"", "Z"}
     zone = "+00:00" if is_utc else offset
     try:
-        when = datetime.fromisoformat(f"{date}T{minute}:{second}.{milliseconds}{zone}")
+        when = datetime.fromisoformat(f"{date}T{hour_and_minute}:{second}.{milliseconds}{zone}")
         return _spelled(when)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
