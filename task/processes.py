@@ -137,8 +137,8 @@ def _needed_variables(configured: Collection[str], path: str) -> frozenset[str]:
 
 
 def _start_of_script(word: str, path: str) -> str:
-    """Return the first 64 KB of the script that a word refers to, by its name in `path` or its own
-    path, or "" if it does not refer to a readable script.
+    """Return the start of the script that a word refers to, by its name in the search path `path`
+    or its own path, or "" if it does not refer to a readable script.
     """
     program = shutil.which(word, path=path)
     if program is None:
@@ -205,7 +205,7 @@ class Bounds:
         if any("Out of memory" in line for line in own_lines):
             return f"git would need more than {_amount(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
-        # False if our own process already has a stricter limit, which the message is then about
+        # False if our own process already has a stricter limit, which git has then exceeded
         is_our_limit = soft == resource.RLIM_INFINITY or soft > self.pack
         if is_our_limit and any("File too large" in line for line in own_lines):
             return self.too_much_pack
@@ -230,8 +230,8 @@ def memory_of_step(
     that is less, but at least 64 MiB.
 
     Git can report that it ran out of memory. If the step reaches its own limit first, the kernel
-    kills git without a message. The step's limit is that of its control group, or of one of the
-    group's parents. `cgroups` and `own` are parameters for tests.
+    kills git without a message. The step's limit is that of its control groups, which the file
+    `own` lists, or of their parents. `cgroups` is the folder where the groups are mounted.
     """
     limits = [2 * MEMORY]  # twice, because the result is half of the lowest limit
     with suppress(OSError, ValueError):  # not on Linux
@@ -555,8 +555,8 @@ class Watch:
             self.why = self._exceeded_bound(time.monotonic())
 
     def _enforce_limits(self, now: float) -> None:
-        """Terminate the command, and set `why`, if it has exceeded a limit, is stalled, or should be
-        stopped because of its output. If it has been terminated but does not exit, kill it.
+        """Terminate the command, and set `why`, if it has exceeded a limit, is stalled, or has
+        output for which `stop` returns a reason. If it does not exit then, kill it.
         """
         if self._terminated_at:
             if now - self._terminated_at >= _PATIENCE:
@@ -638,7 +638,7 @@ def send(running: Any, name: str) -> None:
 
 def bytes_moved(session: int) -> int | None:
     """Return the number of bytes that the processes of a session have read and written, or None if
-    the system does not report it (it has no /proc).
+    the system does not report it.
 
     `session` is the process ID of the command that has started the session. ssh is excluded,
     because its keep-alives move bytes on an idle connection.

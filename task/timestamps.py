@@ -17,8 +17,8 @@ _HINT = "use the form 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """Convert an RFC 3339 time to UTC, as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
-    strings.
+    """Convert an RFC 3339 time to UTC, as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for
+    other strings.
 
     A date without a time means midnight, and a time without an offset is in UTC.
     `datetime.fromisoformat` alone would also accept weeks (`2026-W01-1`) and `20261121`, which are
