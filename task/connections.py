@@ -102,7 +102,7 @@ class Connections:
         whole response. `what` are more arguments for requests, such as `params`.
         """
         with (
-            _limit(total) as aborted,
+            _abort_after(total) as aborted,
             self._session.request(
                 method,
                 url,
@@ -259,7 +259,7 @@ class _Adapter(HTTPAdapter):
 
 
 @contextmanager
-def _limit(seconds: float) -> Iterator[threading.Event]:
+def _abort_after(seconds: float) -> Iterator[threading.Event]:
     """Abort the request that this thread makes inside the `with` block, if it takes longer than
     `seconds` or a signal arrives. Yield an event that is set if the request was aborted.
     """

@@ -62,7 +62,7 @@ def _after_blanks(text: str, at: int) -> int:
     return at
 
 
-def _refused(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -80,7 +80,9 @@ def _whole_number(text: str) -> int:
         raise ValueError("a number is too large") from None
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole_number)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole_number
+)
 
 
 def _is_deep(value: Any) -> bool:

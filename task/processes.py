@@ -203,7 +203,7 @@ class Bounds:
         """
         own_lines = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in own_lines):
-            return f"git would need more than {_amount(self.memory)} of memory"
+            return f"git would need more than {_size_in_words(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
         # False if our own process already has a stricter limit, which git has then exceeded
         is_our_limit = soft == resource.RLIM_INFINITY or soft > self.pack
@@ -214,12 +214,12 @@ class Bounds:
     @property
     def too_much_pack(self) -> str:
         """The reason why a transfer was stopped."""
-        return f"it sent more than {_amount(self.pack)} of pack data"
+        return f"it sent more than {_size_in_words(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
         """The reason why a command was stopped."""
-        return f"it sent more than {_amount(self.messages)} of refs and messages"
+        return f"it sent more than {_size_in_words(self.messages)} of refs and messages"
 
 
 def memory_of_step(
@@ -287,7 +287,7 @@ class Clock:
         return f"the limit for one repository is {self.seconds:.0f} seconds"
 
 
-def _amount(count: int) -> str:
+def _size_in_words(count: int) -> str:
     """Return a number of bytes in its largest whole unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20)):
         if count % (1 << bits) == 0:
@@ -648,7 +648,7 @@ def bytes_moved(session: int) -> int | None:
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):  # it may have exited
                 # pid (name) state parent group session …; the name may contain parentheses
-                pid_and_name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
+                pid_and_name, _, fields = _read_proc_file(f"/proc/{pid}/stat").rpartition(")")
                 _, _, _, session_of_process, *_ = fields.split()
                 is_ssh = pid_and_name.endswith("(ssh")
                 if int(session_of_process) == session and not is_ssh:
@@ -658,10 +658,12 @@ def bytes_moved(session: int) -> int | None:
 
 def _bytes_of_process(pid: str) -> int:
     """Return the number of bytes that a process has read and written."""
-    read_line, written_line = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
+    read_line, written_line = _read_proc_file(f"/proc/{pid}/io").split("\n")[
+        :2
+    ]  # rchar: 1, wchar: 2
     return int(read_line.split()[1]) + int(written_line.split()[1])
 
 
-def _read(path: str) -> str:
+def _read_proc_file(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

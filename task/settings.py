@@ -1027,11 +1027,11 @@ def _check_rollback_on_failure(settings: Settings) -> None:
         )
 
 
-def _check_sides(given: PromoteOptions) -> None:
+def _check_sides(options: PromoteOptions) -> None:
     """Raise `UsageError` unless both sides of a promotion are set."""
     sides = {
-        "--from": given.promote_from or given.from_selector,
-        "--to": given.promote_to or given.to_selector,
+        "--from": options.promote_from or options.from_selector,
+        "--to": options.promote_to or options.to_selector,
     }
     for side, names_or_selector in sides.items():
         if not names_or_selector:

@@ -37,7 +37,7 @@ def utc(text: str) -> str:
     zone = "+00:00" if is_utc else offset
     try:
         when = datetime.fromisoformat(f"{date}T{hour_and_minute}:{second}.{milliseconds}{zone}")
-        return _spelled(when)
+        return _formatted_utc(when)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
 
@@ -49,7 +49,7 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
     """
     try:
         since_1970 = timedelta(seconds=seconds, milliseconds=milliseconds)
-        return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + since_1970)
+        return _formatted_utc(datetime(1970, 1, 1, tzinfo=UTC) + since_1970)
     except OverflowError as error:
         raise Malformed(f"{seconds} seconds since 1970 are out of range", _HINT) from error
 
@@ -75,7 +75,7 @@ def epoch_seconds(text: str) -> float:
     return when.timestamp()
 
 
-def _spelled(when: datetime) -> str:
+def _formatted_utc(when: datetime) -> str:
     """Return a time in `utc` format."""
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

@@ -257,7 +257,7 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             pass  # a YAML flow mapping, or broken JSON, which the YAML reader reports
     for chunk, line in _chunks(text):
         if OURS.search(chunk):
-            yield from _read(chunk, line)
+            yield from _read_chunk(chunk, line)
 
 
 def broken(text: str) -> Iterator[ManifestDocument]:
@@ -267,7 +267,7 @@ def broken(text: str) -> Iterator[ManifestDocument]:
     for chunk, line in _chunks(text.removeprefix("\ufeff")):
         if OURS.search(chunk):
             continue
-        for document in _read(chunk, line):
+        for document in _read_chunk(chunk, line):
             if document.problem:
                 yield document
 
@@ -307,7 +307,7 @@ def loaded_plain(text: str) -> list[Any]:
     return loaded(text, Dialect(_scalar, _key, tags=True))
 
 
-def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
+def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
     """Yield the documents in a part of a text. If it cannot be read, yield one document with the
     reason in `problem`. `line` is the number of the part's first line in the text.
     """

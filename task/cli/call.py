@@ -30,7 +30,8 @@ CI_COMMANDS = commands_that(lambda command: command.for_ci)
 class Adopted(NamedTuple):
     """The result of `adopt`: what a form in a CI system adds to the command line."""
 
-    called: Mapping[str, str] = {}  # maps each variable to the name of its parameter in the form
+    # the name of the form's parameter for each variable
+    parameter_by_variable: Mapping[str, str] = {}
     fields: Collection[str] = ()  # the names of the form's parameters
     words: Sequence[str] = ()  # arguments from `options`, for the command line
     mistake: UsageError | None = None  # what is wrong with the form
@@ -72,24 +73,28 @@ def adopt(
     for name, text in set_by_user.items():
         if name in variable_by_parameter:
             environ[variable_by_parameter[name]] = text
-    called = {}
+    parameter_by_variable = {}
     for name, variable in variable_by_parameter.items():
         # if the job sets the variable itself, errors must not blame an unset parameter
         is_unset = name in fields and variable not in environ
         if name in set_by_user or is_unset:
-            called[variable] = name
+            parameter_by_variable[variable] = name
 
     if command not in CI_COMMANDS:  # a script in the job may also call `report`
-        return Adopted(called, fields)
+        return Adopted(parameter_by_variable, fields)
     refused = [name for name in set_by_user if name not in variable_by_parameter]
     if refused:
-        return Adopted(called, fields, mistake=_unaccepted_parameters(refused, command, commands))
+        return Adopted(
+            parameter_by_variable,
+            fields,
+            mistake=_unaccepted_parameters(refused, command, commands),
+        )
     params_of_commands = {name: commands[name].params for name in CI_COMMANDS}
     try:
         words = form.arguments(entries, command, params_of_commands, fields, environ)
     except UsageError as mistake:
-        return Adopted(called, fields, mistake=mistake)
-    return Adopted(called, fields, words)
+        return Adopted(parameter_by_variable, fields, mistake=mistake)
+    return Adopted(parameter_by_variable, fields, words)
 
 
 def _pop_parameters(environ: MutableMapping[str, str]) -> dict[str, str]:
@@ -149,11 +154,11 @@ def defaults() -> dict[str, str]:
             continue
         flag_or_field = option.flag or field.name
         parameter = flag_or_field.removeprefix("--").replace("_", "-")
-        default_values[parameter] = _text(field.default)
+        default_values[parameter] = _default_as_text(field.default)
     return default_values
 
 
-def _text(default: Any) -> str:
+def _default_as_text(default: Any) -> str:
     """Return a default as people write it in a form."""
     if default is None or isinstance(default, tuple | Secret):
         return ""
@@ -210,7 +215,7 @@ class Call:
             words = ()
 
         adopted = adopt(os.environ, self.command, group.commands, options_of_step)
-        self._parameter_of_variable = adopted.called
+        self._parameter_by_variable = adopted.parameter_by_variable
         self._fields = adopted.fields  # the names of the form's parameters
         self.mistake = adopted.mistake  # in the form
         self._words = [*words, *adopted.words]  # the arguments after the command
@@ -220,9 +225,9 @@ class Call:
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
-    def _parsed(self) -> Any:
-        """The parts of a possibly invalid command line that can be parsed, as a Click context. None
-        if there is no command.
+    def _context(self) -> Any:
+        """The Click context of the command line, without the parts that cannot be parsed. None if
+        there is no known command.
         """
         if not self.command:
             return None
@@ -237,13 +242,16 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Return the options that can be read, by name.
+        """Return the values of the options that can be parsed, by the option's field, such as
+        `log_format`.
 
         Even an invalid command line can specify where to write the results.
         """
-        if self._parsed is None:
+        if self._context is None:
             return {}
-        return {option: value for option, value in self._parsed.params.items() if value is not None}
+        return {
+            option: value for option, value in self._context.params.items() if value is not None
+        }
 
     @property
     def variables(self) -> Mapping[str, str]:
@@ -252,20 +260,20 @@ class Call:
 
         For example, `{"--git-username": "git-username"}`.
         """
-        if self._parsed is None:
+        if self._context is None:
             return {}
         names: dict[str, str] = {}
         for param in self._group.commands[self.command].params:
             if not param.envvar:
                 continue
             variable = str(param.envvar)
-            source = self._parsed.get_parameter_source(param.name)
+            source = self._context.get_parameter_source(param.name)
             is_from_variable = source is not None and source.name == "ENVIRONMENT"
-            is_form_parameter = variable in self._parameter_of_variable
+            is_form_parameter = variable in self._parameter_by_variable
             if is_form_parameter or is_from_variable:
                 first_name = param.opts[0]
                 flag = first_name if first_name.startswith("--") else str(param.metavar)
-                names[flag] = self._parameter_of_variable.get(variable, variable)
+                names[flag] = self._parameter_by_variable.get(variable, variable)
         return names
 
     def in_words_of_the_form(self, text: str) -> str:

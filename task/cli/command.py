@@ -71,29 +71,31 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     return run_command
 
 
-def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
+def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
     """Return the settings for a call of the command.
 
-    `given` has the values that Typer has parsed, by the name of the option's field. Raises
-    `UsageError` for options that cannot be combined.
+    `parsed_values` are from Typer, by the name of the option's field, such as `git_username`.
+    Raises `UsageError` for options that cannot be combined.
     """
     accepted = TAKEN[command]  # the records and the single options that the command accepts
     record_types = get_type_hints(Settings)
     records = {
-        name: record_of(record_type, given)
+        name: record_of(record_type, parsed_values)
         for name, record_type in record_types.items()
         if record_type in accepted
     }
-    single_options = {name: given[name] for name in given if name in accepted}
+    single_options = {name: value for name, value in parsed_values.items() if name in accepted}
     settings = Settings(command, **records, **single_options)
     check(settings)
     return settings
 
 
-def record_of(record: type, given: Mapping[str, Any]) -> Any:
-    """Return a record with the given values. Other fields keep their defaults."""
-    values = {field.name: given[field.name] for field in fields(record) if field.name in given}
-    return record(**values)
+def record_of(record: type, values: Mapping[str, Any]) -> Any:
+    """Return a record with those of the values that are for one of its fields. Other fields keep
+    their defaults.
+    """
+    names = [field.name for field in fields(record) if field.name in values]
+    return record(**{name: values[name] for name in names})
 
 
 def _typer_parameter(
@@ -113,6 +115,7 @@ def _typer_parameter(
     is_list = get_origin(kind) is tuple
     has_single_text = not is_flag and not is_list
     has_choices = option.read is one_of
+    # "" stands for an empty tuple, and for an empty secret
     default = "" if is_list or isinstance(field.default, Secret) else field.default
 
     declare = typer.Argument if option.argument else typer.Option

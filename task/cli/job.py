@@ -59,34 +59,34 @@ class GivenImages:
         return self.events is not None and not self.images
 
 
-def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
+def given_images(options: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
     """Return the images from the options and from the `--images-from` files.
 
     A file has either the images of one build, which are added to those in the options, or registry
     events, each of which is a separate build. `applications` are the values of `--applications`,
     which may also read stdin.
     """
-    if not given.images_from:
-        return GivenImages(event_images(given.image, given.image_digest, given.tag))
+    if not options.images_from:
+        return GivenImages(event_images(options.image, options.image_digest, options.tag))
 
     # Imported late: the module parses events from fifteen registries, and few runs read any.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
-    if STDIN in given.images_from and STDIN in applications:
+    if STDIN in options.images_from and STDIN in applications:
         raise UsageError(
             "--images-from - and --applications - both read stdin",
             hint="use a file for one of them",
         )
-    files = read_images_from(given.images_from, given.images_format, given.images_registry)
+    files = read_images_from(options.images_from, options.images_format, options.images_registry)
     if files.events is None:
-        references, digest = with_built(given.image, given.image_digest, files.built)
-        return GivenImages(event_images(references, digest, given.tag))
-    _refuse_build_options(given, files)
+        references, digest = with_built(options.image, options.image_digest, files.built)
+        return GivenImages(event_images(references, digest, options.tag))
+    _refuse_build_options(options, files)
     images = tuple(dict.fromkeys(event.image for event in files.events.pushes))
     return GivenImages(images, files.events)
 
 
-def _refuse_build_options(given: EventOptions, files: ImagesFrom) -> None:
+def _refuse_build_options(options: EventOptions, files: ImagesFrom) -> None:
     """Raise `UsageError` if a file or an option that describes a single build is used together with
     events, because each event is a build of its own.
     """
@@ -96,7 +96,7 @@ def _refuse_build_options(given: EventOptions, files: ImagesFrom) -> None:
             hint="run it once for each",
         )
     for field in ("image", "image_digest", "tag", "sequence", "source_commit", "created"):
-        if getattr(given, field):
+        if getattr(options, field):
             raise UsageError(
                 f"{flag_of(field)} cannot be used with events: it is for a single build",
                 hint="remove it: each event is a separate build with its own identity",
@@ -114,7 +114,7 @@ def job_of(
 
     `images` are the images in the options or in `events`. Each event is a separate build.
     """
-    given = settings.event
+    event_options = settings.event
     commits = settings.commit
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
@@ -128,13 +128,13 @@ def job_of(
     build = Build()
     if not events:
         build_variables = environ if is_build_of_job else {}
-        build = build_of(build_variables, given, settings.source_repository)
+        build = build_of(build_variables, event_options, settings.source_repository)
 
     # the source of the images: "" if they were not built by this job, unless an option has it
-    repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
-    commit = given.source_commit or origin.commit
+    source_repository = without_login(settings.source_repository or origin.repository)
+    source_commit = event_options.source_commit or origin.commit
+    source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)
     run = commits.pipeline_run or without_login(origin.run)
-    page = _commit_page(repository, commit)
     return Job(
         command=settings.command,
         images=images,
@@ -149,9 +149,11 @@ def job_of(
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.aliases,
-        deployed=_deployed_source(settings, job_repository.removesuffix(".git"), commit, environ),
+        deployed=_deployed_source(
+            settings, job_repository.removesuffix(".git"), source_commit, environ
+        ),
         comment=_plan_comment(settings, images, environ) if settings.comment else None,
-        requests=_requests(commits, environ, page, run),
+        requests=_requests(commits, environ, source_page, run),
         promotion=_promotion(settings, job_repository),
         undo=settings.on_failure == "rollback",
         events=events.pushes if events else (),

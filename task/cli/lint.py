@@ -72,7 +72,7 @@ def lint(settings: Settings, call: Call) -> int:
             report = lint_views.REPORTS[form]
             say(report([(finding, "", 0)]))
         raise error from None
-    _show(placed, applications_read, comparison, form, log)
+    _print_findings(placed, applications_read, comparison, form, log)
 
     errors = [finding for finding, _, _ in placed if finding.severity == "error"]
     code = shutdown.code_of_run(errors)
@@ -82,7 +82,7 @@ def lint(settings: Settings, call: Call) -> int:
     return code
 
 
-def _show(
+def _print_findings(
     placed: Sequence[Placed],
     applications_read: int,
     comparison: Migration | None,
@@ -164,7 +164,9 @@ def _collect_findings(
     if nothing_found:
         hint = "pass a folder or file, as in image-update lint apps/"
         placed.append(
-            _unplaced("warning", "no Applications were found, so nothing was checked", hint)
+            _finding_without_place(
+                "warning", "no Applications were found, so nothing was checked", hint
+            )
         )
     placed += [_finding_of_problem(problem) for problem in found.problems]
     placed += _unknown_name_findings(inspected, scope)
@@ -175,10 +177,10 @@ def _collect_findings(
     compares = settings.lint.from_image_updater
     annotation_findings = _annotation_findings(inspected, scope, compares=compares)
     for finding in (*annotation_findings, *inspected.owner_findings):
-        placed.append((finding, *_place(finding, prefix, texts)))
+        placed.append((finding, *_file_and_line(finding, prefix, texts)))
     placed += _release_findings(inspected)
     for finding in inspected.file_findings:
-        placed.append((finding, *_place(finding, "", texts)))
+        placed.append((finding, *_file_and_line(finding, "", texts)))
     return placed, applications_read, inspected.comparison
 
 
@@ -231,7 +233,7 @@ def _inspect(
     )
 
 
-def _unplaced(severity: Severity, message: str, hint: str) -> Placed:
+def _finding_without_place(severity: Severity, message: str, hint: str) -> Placed:
     """Return a finding without a file and a line."""
     return Finding(noted(severity, message, hint)), "", 0
 
@@ -242,7 +244,10 @@ def _unknown_name_findings(inspected: _Inspected, scope: Scope) -> list[Placed]:
     releases = [release.application for release in found.helm_releases]
     excluded_apps = (*found.outside, *inspected.passed_over)
     problems = unknown_names(scope.narrow.names, [*found.applications, *releases], excluded_apps)
-    return [_unplaced(problem.severity, problem.message, problem.hint) for problem in problems]
+    return [
+        _finding_without_place(problem.severity, problem.message, problem.hint)
+        for problem in problems
+    ]
 
 
 def _annotation_findings(
@@ -276,7 +281,7 @@ def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
             # this flaw is about the release's location, which may be elsewhere in the repository
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
-            yield finding, *_place(finding, "", inspected.texts)
+            yield finding, *_file_and_line(finding, "", inspected.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
@@ -404,7 +409,7 @@ def _with_texts(
         yield manifest
 
 
-def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
+def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
     """Return the file and line of the annotation that a finding is about, or else of the manifest.
 
     `prefix` is the prefix of annotations. `texts` has the content of the files from Git, by path.
@@ -448,7 +453,7 @@ def line_of(
     has the key: a List is one document with many Applications. `text` is the content of a file that
     is not on this machine.
     """
-    lines, begin, end = _document(path, start, text)
+    lines, begin, end = _document_lines(path, start, text)
     key_lines = _lines_with_key(path, key, text)  # in the whole file, in ascending order
     first_index = bisect_left(key_lines, begin)
     end_index = bisect_left(key_lines, end)
@@ -472,7 +477,7 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
     exist, the result is the line of its closest existing parent. If the document is too large, or
     is not YAML, the result is `start`.
     """
-    lines, begin, end = _document(path, start, None)
+    lines, begin, end = _document_lines(path, start, None)
     text = "\n".join(lines[begin:end])
     if len(text) > LARGEST_DOCUMENT:
         return start
@@ -512,13 +517,13 @@ def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | 
     return None, None
 
 
-def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
+def _document_lines(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
     """Return all lines of a file, and the indices of the first line of a YAML document and of the
     line after its last.
 
     `start` is the number of the document's first line, counting from 1. The indices count from 0.
     """
-    lines, separators = _read(path, text)
+    lines, separators = _lines_and_separators(path, text)
     begin = max(start, 1) - 1
     later_separators = separators[bisect_left(separators, begin + 1) :]
     end = later_separators[0] if later_separators else len(lines)
@@ -526,7 +531,7 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
+def _lines_and_separators(path: str, text: str | None) -> tuple[list[str], list[int]]:
     """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
     lists are empty if the file cannot be read.
 
@@ -544,12 +549,14 @@ def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
 
 @lru_cache(maxsize=1024)
 def _lines_with_key(path: str, key: str, text: str | None) -> list[int]:
-    """Return the numbers (from 0) of the lines that contain a key as a whole word."""
-    lines, _ = _read(path, text)
+    """Return the indices of the lines with a key that is followed by the end of the line, a colon,
+    a quote, or a space.
+    """
+    lines, _ = _lines_and_separators(path, text)
     word_ends = ("", ":", '"', "'", " ")
     numbers = []
     for number, line in enumerate(lines):
-        _, key_in_line, after_key = line.partition(key)
-        if key_in_line and after_key[:1] in word_ends:
+        _, found_key, after_key = line.partition(key)  # "" if the line does not have the key
+        if found_key and after_key[:1] in word_ends:
             numbers.append(number)
     return numbers

@@ -61,6 +61,7 @@ from task.text import shortened
 from task.urls import normal_url
 
 _LINE = re.compile(r"\bline (\d+)")
+_LARGEST_CONFIG = 4 * LARGEST  # bytes, because UTF-8 uses up to 4 per character
 
 
 def config_findings(
@@ -68,7 +69,8 @@ def config_findings(
     subs: Sequence[Subscription],
     locate: Locate,
 ) -> Iterator[Finding]:
-    """Yield the findings about the repositories' configs, which are files `.image-update/config`.
+    """Yield the findings about the repositories' configs (files `.image-update/config`): mistakes,
+    rules that do not match anything, and files that are mistaken for a config.
 
     `sources` are the values of `--applications`. A source that is a local file or folder may have a
     config at the root of its work tree. `subs` are all subscriptions that write to repositories,
@@ -89,9 +91,8 @@ def _findings_in_config(
     Rules are compared with those of `subs` that write to the config's repository. `locate` returns
     that repository. If it is unknown, rules are not compared.
     """
-    largest_bytes = 4 * LARGEST  # UTF-8 uses up to 4 bytes per character
     try:
-        config, mistakes = check_config(read_text(path, largest_bytes))
+        config, mistakes = check_config(read_text(path, _LARGEST_CONFIG))
     except (OSError, UnicodeDecodeError) as error:
         yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
         return
@@ -115,7 +116,7 @@ def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
     prefixes: dict[str, str] = {}
     for path in _config_paths(sources):
         with suppress(OSError, UnicodeDecodeError):
-            config, _ = check_config(read_text(path, 4 * LARGEST))
+            config, _ = check_config(read_text(path, _LARGEST_CONFIG))
             prefix = config.wishes.branch_prefix
             if not prefix:
                 continue

@@ -85,7 +85,7 @@ def as_report(found: Iterable[Placed], comparison: Migration | None = None) -> s
     }
     if comparison:
         report["from_image_updater"] = as_json(comparison)
-    return _dumped(report)
+    return _as_json_text(report)
 
 
 def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
@@ -151,7 +151,7 @@ def sarif(found: Sequence[Placed]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
-    return _dumped(
+    return _as_json_text(
         {
             "$schema": SARIF_SCHEMA,
             "version": "2.1.0",
@@ -196,7 +196,7 @@ def gitlab(found: Sequence[Placed]) -> str:
                 "location": place,
             }
         )
-    return _dumped(issues)
+    return _as_json_text(issues)
 
 
 # The formats for programs, by the value of --output.
@@ -269,5 +269,5 @@ def _clean(text: str) -> str:
     return printable(without_logins(text))
 
 
-def _dumped(value: Any) -> str:
+def _as_json_text(value: Any) -> str:
     return exact_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"

@@ -47,7 +47,7 @@ def explained(
     command's flags.
     """
     typer_message = " ".join(error.format_message().split()).rstrip(".")
-    called = f"image-update {command}" if command else "image-update"
+    command_line = f"image-update {command}" if command else "image-update"
     kind = type(error).__name__  # the name of Typer's class, such as "NoSuchOption"
     param = getattr(error, "param", None)  # the option or argument that has the error
 
@@ -66,7 +66,7 @@ def explained(
     if kind == "BadOptionUsage" and "requires an argument" in typer_message:
         return UsageError(
             f"{error.option_name} requires a value",
-            hint=f"{called} --help-all shows its values",
+            hint=f"{command_line} --help-all shows its values",
         )
 
     if kind == "BadOptionUsage" and "does not take a value" in typer_message:
@@ -82,10 +82,10 @@ def explained(
         hint = _hint_for_argument(first_argument, command)
         return UsageError(
             f"{command} does not accept the argument {first_argument!r}",
-            hint=hint or f"{called} --help shows its options",
+            hint=hint or f"{command_line} --help shows its options",
         )
 
-    return UsageError(typer_message, hint=f"{called} --help shows what is available")
+    return UsageError(typer_message, hint=f"{command_line} --help shows what is available")
 
 
 def _not_true_or_false(param: Any, environ: Mapping[str, str]) -> UsageError:
@@ -191,12 +191,12 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
 
     The hint suggests the most similar of `flags`, the options of `command`.
     """
-    called = f"image-update {command}" if command else "image-update"
+    command_line = f"image-update {command}" if command else "image-update"
     intended_option = _intended_option(name, flags)
     if intended_option:
         return UsageError(
             f"unknown option {name}",
-            hint=f"did you mean {intended_option}? {called} --help-all shows all options",
+            hint=f"did you mean {intended_option}? {command_line} --help-all shows all options",
         )
 
     # A common prefix is a better clue than similarity: --app means --application, not --tag.
@@ -206,7 +206,7 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
     help_option = "--help-all" if command else "--help"
     return UsageError(
         f"unknown option {name}",
-        hint=f"{question}{called} {help_option} shows all options",
+        hint=f"{question}{command_line} {help_option} shows all options",
     )
 
 
@@ -275,18 +275,22 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     )
 
 
-def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
+def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
     """Return the error with the flags at the start of its message replaced by the names that the
     user knows.
 
-    `called` maps a flag to such a name: the variable that set the value, or the form's parameter.
+    `names_of_flags` has them: the variable that set the value, or the form's parameter.
     `--tag: 'x' is not …` becomes `IMAGE_UPDATE_TAG: 'x' is not …`.
     """
     leading_flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if leading_flags is None:
         return error
     flags = leading_flags[0]
-    names = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags)
+
+    def name_of(flag: re.Match[str]) -> str:
+        return names_of_flags.get(flag[0], flag[0])
+
+    names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)
     hint = error.hint
     if names != flags:  # people who fill in a form do not set options or variables
         hint = re.sub(r" \(\S+, or the variable \w+\)$", "", hint)

@@ -29,7 +29,7 @@ def report(settings: Settings, call: Call) -> int:
     path = settings.report_file
     call.log("debug", f"reading {path}")
     try:
-        run_report = report_of(_read(path))
+        run_report = report_of(_read_report(path))
         if settings.html:
             text = shown(run_report, page)
         else:
@@ -77,7 +77,7 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
         raise Malformed(f"this report is incomplete: {one_line(str(error))}", HINT) from error
 
 
-def _read(path: str) -> str:
+def _read_report(path: str) -> str:
     """Return the content of a file, or of report.json in a folder. `-` means stdin.
 
     Raises `UsageError` if it cannot be read or is too large.

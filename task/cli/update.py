@@ -226,7 +226,7 @@ def _log_skipped_events(events: Events, log: Log) -> None:
         log("info", f"nothing to do: no push of a tagged image in {counted(number, 'event')}")
 
 
-def nothing_to_do(job: Job) -> Report:
+def report_without_images(job: Job) -> Report:
     """Return the report of a run whose events do not include a push of a tagged image."""
     return Report(
         command=job.command,
@@ -261,7 +261,7 @@ def carry_out(
     if images_of_run.events:
         _log_skipped_events(images_of_run.events, log)
     if images_of_run.nothing_to_do:
-        return nothing_to_do(job)
+        return report_without_images(job)
 
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
