@@ -119,8 +119,8 @@ def seconds(given: Given) -> float:
 def count(given: Given) -> int:
     """Return a whole number up to 50."""
     text = one_text(given)
-    is_small = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
-    if not is_small:
+    is_valid = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
+    if not is_valid:
         raise given.wrong(text, "a whole number from 0 to 50", "use a number such as 5")
     return int(text)
 

@@ -91,8 +91,8 @@ def child_environment(
     environ: Mapping[str, str],
     configured: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the environment for a program that provides credentials: all variables except our own
-    (`IMAGE_UPDATE_…`), and except secrets that the program does not need.
+    """Return the environment for a program that provides credentials: all variables, except our own
+    (`IMAGE_UPDATE_…`, `INPUT_…`) and secrets that the program does not need.
 
     `configured` has the strings that configure the program, including its name or path. A secret is
     needed if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
@@ -658,9 +658,8 @@ def bytes_moved(session: int) -> int | None:
 
 def _bytes_of_process(pid: str) -> int:
     """Return the number of bytes that a process has read and written."""
-    read_line, written_line = _read_proc_file(f"/proc/{pid}/io").split("\n")[
-        :2
-    ]  # rchar: 1, wchar: 2
+    lines = _read_proc_file(f"/proc/{pid}/io").split("\n")
+    read_line, written_line = lines[:2]  # rchar: 1, wchar: 2
     return int(read_line.split()[1]) + int(written_line.split()[1])
 
 

@@ -247,7 +247,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
     """Print the version and exit, if `--version` is set."""
     if wanted:
         typer.echo(f"image-update {__version__}")
@@ -262,13 +262,13 @@ def _root_options(
         bool,
         typer.Option(
             "--version",
-            callback=_version,
+            callback=_print_version,
             is_eager=True,
             help="Show the version.",
         ),
     ] = False,
 ) -> None:
-    del version  # `_version` has already handled it
+    del version  # `_print_version` has already handled it
     if not context.invoked_subcommand:
         typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
@@ -293,7 +293,7 @@ def main(argv: Sequence[str]) -> int:
             typer.echo(TABLE)
             return int(Exit.OK)
         if call.mistake:
-            return _end_with(call.mistake, call)
+            return _report_error(call.mistake, call)
         code = group.main(
             args=list(call.argv),
             prog_name="image-update",
@@ -304,20 +304,20 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as end:
         return _code_of_exit(end, argv, call)
     except UsageError as error:
-        return _end_with(as_given(error, call.variables), call)
+        return _report_error(as_given(error, call.variables), call)
     except TaskError as error:
-        return _end_with(error, call)
+        return _report_error(error, call)
     except typer.TyperException as error:
         mistake = explained(error, call.command, _flags_of_commands(), call.environ, argv)
-        return _end_with(as_given(mistake, call.variables), call)
+        return _report_error(as_given(mistake, call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
-        return _end_with(
+        return _report_error(
             shutdown.StoppedError(name, hint="nothing is left half done; run it again"),
             call,
         )
     except Exception as error:  # noqa: BLE001 - people get the traceback, CI systems get results
-        return _end_unexpectedly(error, argv, call)
+        return _report_unexpected_error(error, argv, call)
 
 
 def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
@@ -333,7 +333,7 @@ def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
     return int(end.code or 0)
 
 
-def _end_unexpectedly(error: Exception, argv: Sequence[str], call: Call) -> int:
+def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) -> int:
     """Report an exception of an unexpected class, and return the exit code.
 
     It is a defect, unless the help could not be printed, or the machine has run out of a resource.
@@ -341,10 +341,10 @@ def _end_unexpectedly(error: Exception, argv: Sequence[str], call: Call) -> int:
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(error, OSError) and prints_help:  # for example, the disk is full
         abandon(sys.stdout)
-        return _end_with(unwritable(error), call)
+        return _report_error(unwritable(error), call)
     no_resources = exhausted(error)
     if no_resources:
-        return _end_with(no_resources, call)
+        return _report_error(no_resources, call)
     return _report_defect(error, call)
 
 
@@ -355,7 +355,7 @@ def _flags_of_commands() -> dict[str, list[str]]:
 
 def _report_defect(error: Exception, call: Call) -> int:
     """Report a defect of this program with its traceback, and return the exit code."""
-    code = _end_with(
+    code = _report_error(
         TaskError(
             f"a defect in image-update: {type(error).__name__}",
             hint="please report it with the traceback",
@@ -366,7 +366,7 @@ def _report_defect(error: Exception, call: Call) -> int:
     return code
 
 
-def _end_with(error: TaskError, call: Call) -> int:
+def _report_error(error: TaskError, call: Call) -> int:
     """Print the error, and return the exit code. For the commands that CI systems call, also write
     the results.
 

@@ -62,7 +62,7 @@ def lint(settings: Settings, call: Call) -> int:
 
     form = settings.lint.output
     try:
-        placed, applications_read, comparison = _collect_findings(settings, environ, log)
+        placed_findings, applications_read, comparison = _collect_findings(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
             # The source comes from an argument here, so the error must not mention --applications.
@@ -72,9 +72,9 @@ def lint(settings: Settings, call: Call) -> int:
             report = lint_views.REPORTS[form]
             say(report([(finding, "", 0)]))
         raise error from None
-    _print_findings(placed, applications_read, comparison, form, log)
+    _print_findings(placed_findings, applications_read, comparison, form, log)
 
-    errors = [finding for finding, _, _ in placed if finding.severity == "error"]
+    errors = [finding for finding, _, _ in placed_findings if finding.severity == "error"]
     code = shutdown.code_of_run(errors)
     problems = tuple(Problem(error.trouble, application=error.application) for error in errors)
     message = f"no errors in {counted(applications_read, 'Application')}"
@@ -83,7 +83,7 @@ def lint(settings: Settings, call: Call) -> int:
 
 
 def _print_findings(
-    placed: Sequence[Placed],
+    placed_findings: Sequence[Placed],
     applications_read: int,
     comparison: Migration | None,
     form: str,
@@ -92,24 +92,26 @@ def _print_findings(
     """Print the findings in the requested format (`form`: "text", "json", "sarif", …), and the
     comparison with Argo CD Image Updater (AIU) if there is one.
 
-    Each of `placed` is a finding with its file and line.
+    Each of `placed_findings` is a finding with its file and line.
     """
     if form == "json":
-        say(lint_views.as_report(placed, comparison))
+        say(lint_views.as_report(placed_findings, comparison))
         return
     if form in lint_views.REPORTS:
         report = lint_views.REPORTS[form]
-        say(report(placed))  # these formats do not show the comparison
+        say(report(placed_findings))  # these formats do not show the comparison
         return
     comparison_lines = lines(comparison) if comparison else ()
     if log.form == "github":
         say("".join(f"{printable(line)}\n" for line in comparison_lines))
         say(
-            "".join(lint_views.as_annotation(*placed_finding) for placed_finding in placed),
+            "".join(
+                lint_views.as_annotation(*placed_finding) for placed_finding in placed_findings
+            ),
             commands=True,
         )
         return
-    say(lint_views.as_text(placed, applications_read, comparison_lines))
+    say(lint_views.as_text(placed_findings, applications_read, comparison_lines))
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
@@ -130,7 +132,7 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
 class _Inspected:
     """Everything that `lint` has read, and the findings that were made while reading."""
 
-    found: Discovered
+    discovery: Discovered  # the Applications and HelmReleases
     texts: Mapping[str, str]  # content of the files from Git, by path
     passed_over: Sequence[Application]  # annotated, but not read in full
     git_subs: Sequence[Subscription]  # all that write to a repository
@@ -155,21 +157,21 @@ def _collect_findings(
     finally:
         world.close()
 
-    found = inspected.found
-    applications_read = found.read + len(inspected.passed_over)
-    placed: list[Placed] = [
+    discovery = inspected.discovery
+    applications_read = discovery.read + len(inspected.passed_over)
+    placed_findings: list[Placed] = [
         (finding, *_path_and_line(finding.origin)) for finding in inspected.repository_findings
     ]
-    nothing_found = not applications_read and not found.templates and not found.problems
+    nothing_found = not applications_read and not discovery.templates and not discovery.problems
     if nothing_found:
         hint = "pass a folder or file, as in image-update lint apps/"
-        placed.append(
+        placed_findings.append(
             _finding_without_place(
                 "warning", "no Applications were found, so nothing was checked", hint
             )
         )
-    placed += [_finding_of_problem(problem) for problem in found.problems]
-    placed += _unknown_name_findings(inspected, scope)
+    placed_findings += [_finding_of_problem(problem) for problem in discovery.problems]
+    placed_findings += _unknown_name_findings(inspected, scope)
 
     # findings with an annotation, whose line is looked up
     prefix = settings.scope.annotation_prefix
@@ -177,11 +179,11 @@ def _collect_findings(
     compares = settings.lint.from_image_updater
     annotation_findings = _annotation_findings(inspected, scope, compares=compares)
     for finding in (*annotation_findings, *inspected.owner_findings):
-        placed.append((finding, *_file_and_line(finding, prefix, texts)))
-    placed += _release_findings(inspected)
+        placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
+    placed_findings += _release_findings(inspected)
     for finding in inspected.file_findings:
-        placed.append((finding, *_file_and_line(finding, "", texts)))
-    return placed, applications_read, inspected.comparison
+        placed_findings.append((finding, *_file_and_line(finding, "", texts)))
+    return placed_findings, applications_read, inspected.comparison
 
 
 def _inspect(
@@ -199,8 +201,8 @@ def _inspect(
     texts: dict[str, str] = {}  # content of the files from Git, by path
     sets: dict[str, Mapping[str, Any]] = {}  # ApplicationSets, by `namespace/name`
     manifests = _with_texts(world.applications(), texts, sets)
-    found = discovered(manifests, scope, world.locate)
-    apps = found.applications
+    discovery = discovered(manifests, scope, world.locate)
+    apps = discovery.applications
 
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     file_findings = list(findings_in_files(apps, settings, world, now))
@@ -209,20 +211,20 @@ def _inspect(
         *_required_signatures(apps, scope, world),
     ]
     # empty if Applications were passed over, because it would not have everything that writes
-    git_subs = [] if world.passed_over() else _subscriptions_to_git(found, scope)
+    git_subs = [] if world.passed_over() else _subscriptions_to_git(discovery, scope)
 
     comparison = None
     if settings.lint.from_image_updater:
         job = replace(job_of(settings, (), environ), dry=True)
         reads_cluster = "cluster" in sources(settings, environ)
-        comparison = migration(found, job, world, in_cluster=reads_cluster)
+        comparison = migration(discovery, job, world, in_cluster=reads_cluster)
 
     paths = settings.sources.applications
     about_configs = [*config_findings(paths, git_subs, world.locate)]
     prefixes = branch_prefixes(paths, world.locate)
     about_branches = [*open_branches(git_subs, world.forge_if_known, prefixes)]
     return _Inspected(
-        found=found,
+        discovery=discovery,
         texts=texts,
         passed_over=world.passed_over(),
         git_subs=git_subs,
@@ -240,10 +242,12 @@ def _finding_without_place(severity: Severity, message: str, hint: str) -> Place
 
 def _unknown_name_findings(inspected: _Inspected, scope: Scope) -> list[Placed]:
     """Return a finding for each name in the options that no Application or HelmRelease has."""
-    found = inspected.found
-    releases = [release.application for release in found.helm_releases]
-    excluded_apps = (*found.outside, *inspected.passed_over)
-    problems = unknown_names(scope.narrow.names, [*found.applications, *releases], excluded_apps)
+    discovery = inspected.discovery
+    releases = [release.application for release in discovery.helm_releases]
+    excluded_apps = (*discovery.outside, *inspected.passed_over)
+    problems = unknown_names(
+        scope.narrow.names, [*discovery.applications, *releases], excluded_apps
+    )
     return [
         _finding_without_place(problem.severity, problem.message, problem.hint)
         for problem in problems
@@ -258,24 +262,24 @@ def _annotation_findings(
     If Argo CD Image Updater (AIU) is in use, or a comparison with it is requested (`compares`),
     these include remarks for people who migrate from it.
     """
-    found = inspected.found
-    findings = told_once((*found.applications, *found.templates), scope.defaults)
-    uses_image_updater = bool(found.updaters or found.updater_config)
+    discovery = inspected.discovery
+    findings = told_once((*discovery.applications, *discovery.templates), scope.defaults)
+    uses_image_updater = bool(discovery.updaters or discovery.updater_config)
     if compares or uses_image_updater:
-        findings += without_method(found.applications)
-    if found.updater_config and not compares:
+        findings += without_method(discovery.applications)
+    if discovery.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
-        findings += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
+        findings += (Finding(noted("info", message, hint), origin=discovery.updater_config.origin),)
 
-    excluded_keys = {app.key for app in found.outside}
+    excluded_keys = {app.key for app in discovery.outside}
     subs = [sub for sub in inspected.git_subs if sub.application.key not in excluded_keys]
     return findings + shared_places(subs)
 
 
 def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
     """Yield a finding for each flaw (a mistake in an annotation) of Flux's HelmReleases."""
-    for release in inspected.found.helm_releases:
+    for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             # this flaw is about the release's location, which may be elsewhere in the repository
@@ -373,11 +377,11 @@ def _required_signatures(
                 )
 
 
-def _subscriptions_to_git(found: Discovered, scope: Scope) -> list[Subscription]:
+def _subscriptions_to_git(discovery: Discovered, scope: Scope) -> list[Subscription]:
     """Return all subscriptions that write to a repository, including those that options exclude."""
-    apps = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
+    apps = [subscribe(app, scope.defaults) for app in (*discovery.applications, *discovery.outside)]
     subs: list[Subscription] = []
-    for app_or_release in (*apps, *found.helm_releases):
+    for app_or_release in (*apps, *discovery.helm_releases):
         subs += app_or_release.subscriptions
     return [sub for sub in subs if sub.method == "git"]
 

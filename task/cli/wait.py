@@ -95,7 +95,7 @@ def wait_for(
     argo = api()
     keys = _keys_of_names(options.app, namespace, argo)
     awaited = [
-        Awaited(app_namespace, name, _judge(revision, options.repository, descends))
+        Awaited(app_namespace, name, _judge_for_revision(revision, options.repository, descends))
         for app_namespace, name in dict.fromkeys(keys)
     ]
     rows, errors = watch(argo, awaited, options.wait_timeout, environ, log)
@@ -110,7 +110,7 @@ def wait_for(
     return int(Exit.OK)
 
 
-def _judge(revision: str, repository: str, descends: Descends) -> Judge:
+def _judge_for_revision(revision: str, repository: str, descends: Descends) -> Judge:
     """Return a judge: a function that returns the state of an Application's rollout.
 
     The rollout is complete if the Application has the requested revision, or a later revision that
