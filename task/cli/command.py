@@ -263,16 +263,16 @@ class GroupedHelp(TyperCommand):
             return super().parse_args(ctx, args)
 
         index = args.index("--html")
-        before = args[:index]
-        after = args[index + 1 :]
-        next_word = after[0] if after else "--"  # the end counts as another option
+        words_before = args[:index]
+        words_after = args[index + 1 :]
+        next_word = words_after[0] if words_after else "--"  # the end counts as another option
         has_value = not _is_option(next_word)
         shows_a_report = self.name == "report"
         if shows_a_report:
             plain_words = [word for word in args if not _is_option(word)]
             has_value = has_value and len(plain_words) > 1
         if not has_value:
-            return super().parse_args(ctx, [*before, "--html=-", *after])
+            return super().parse_args(ctx, [*words_before, "--html=-", *words_after])
 
         is_page = shows_a_report or bool(_PAGE.fullmatch(next_word))
         may_raise = not ctx.resilient_parsing

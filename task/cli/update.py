@@ -116,6 +116,7 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     send = settings.send
+    # both only raise `UsageError` for a mistake, before any work is done
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
