@@ -35,8 +35,8 @@ def main() -> None:
 def _open_missing_streams() -> None:
     """Open /dev/null as stdin, stdout, or stderr if the parent process has closed it (`<&-`).
 
-    Otherwise, the next file that is opened gets the stream's number. It must not be a pipe to a
-    child, because the child's own input would then replace it.
+    Otherwise, the next file that is opened would get the stream's number (0, 1, or 2). If that file
+    were a pipe to a child process, the child's own stdin would replace it.
     """
     # in the order of their numbers
     for name, mode in (

@@ -80,5 +80,5 @@ def kind_of(command: str) -> CommandKind:
 
 
 def commands_that(is_one: Callable[[CommandKind], bool]) -> tuple[str, ...]:
-    """Return the names of the commands with this property."""
+    """Return the names of the commands for which `is_one` returns True."""
     return tuple(name for name, command in COMMANDS.items() if is_one(command))

@@ -48,7 +48,7 @@ class Connections:
         proxy: str | None,
         server_name: str,
     ) -> None:
-        """The arguments are those of `Http`."""
+        """The arguments are those of `Http`, with "" or None if they are not set."""
         self._session = requests.Session()
         # Only accept gzip: its ratio is known, and `Http` counts decompressed bytes.
         self._session.headers.update(
@@ -77,8 +77,9 @@ class Connections:
         else:
             urllib3.disable_warnings()  # requested by an option or an Argo CD secret (`insecure`)
         self._certificate = certificate
-        self._proxies = None
+        self._proxies = None  # requests then uses the proxies in the environment
         if proxy is not None:
+            # "*" means no proxy for any host
             self._proxies = {"http": proxy, "https": proxy, "no_proxy": "" if proxy else "*"}
 
     @contextmanager
@@ -93,13 +94,15 @@ class Connections:
         total: float,
         **what: Any,
     ) -> Iterator[tuple[requests.Response, threading.Event]]:
-        """Send a request, and yield its response, and an event that is set if it took too long.
+        """Send a request, and yield its response, and an event that is set if the request was
+        aborted, because it took too long or a signal arrived.
 
-        Our client certificate is not sent to a server that is not `known`. `timeout` has the
-        seconds for connecting and for silence; `total` is for the whole response.
+        `login` are the headers for authentication. Our client certificate is sent only to a
+        `known` server. `timeout` has the seconds for connecting and for silence; `total` is for the
+        whole response. `what` are more arguments for requests, such as `params`.
         """
         with (
-            _limit(total) as aborted,
+            _abort_after(total) as aborted,
             self._session.request(
                 method,
                 url,
@@ -120,8 +123,9 @@ class Connections:
         self._session.close()
 
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
-        """Return a failure with our own message.
+        """Return the error to raise for a request to `url` that has failed with `error`.
 
+        It has our own message.
         Messages from requests contain the whole URL, and a proxy's URL may contain its password.
         """
         server = origin(url)
@@ -173,9 +177,9 @@ def _context_with(more_ca: str) -> ssl.SSLContext:
 
 
 def _never_connected(error: BaseException) -> bool:
-    """Return whether the failure happened before the first byte was sent, judging by its cause."""
-    cause = error.args[0] if error.args else None
-    reason = getattr(cause, "reason", cause)
+    """Return whether no connection could be opened, judging by the error's cause."""
+    cause = error.args[0] if error.args else None  # requests wraps the error from urllib3 …
+    reason = getattr(cause, "reason", cause)  # … which may wrap the one from the connection
     return isinstance(
         reason, urllib3.exceptions.NewConnectionError | urllib3.exceptions.NameResolutionError
     )
@@ -200,7 +204,7 @@ class _Headers(requests.auth.AuthBase):
 
 
 class _ConnectionInUse:
-    """The connection that a thread is waiting for."""
+    """The connection that a thread is waiting for. Another thread may end it."""
 
     connection: HTTPConnection | None = None
     # needed because a response without a length removes it from the connection
@@ -213,6 +217,8 @@ _AGAIN = 0.2
 
 
 class _Connection(HTTPConnection):
+    """A connection that registers itself as the one that its thread is waiting for."""
+
     def request(self, *args: Any, **how: Any) -> None:
         waiting: _ConnectionInUse = _THREAD.waiting
         waiting.connection = self
@@ -253,10 +259,9 @@ class _Adapter(HTTPAdapter):
 
 
 @contextmanager
-def _limit(seconds: float) -> Iterator[threading.Event]:
-    """Abort the request that this thread makes in the block after `seconds`, or on a signal.
-
-    Yield an event that is set if the request was aborted.
+def _abort_after(seconds: float) -> Iterator[threading.Event]:
+    """Abort the request that this thread makes inside the `with` block, if it takes longer than
+    `seconds` or a signal arrives. Yield an event that is set if the request was aborted.
     """
     waiting = _ConnectionInUse()
     _THREAD.waiting = waiting  # `_Connection.request` adds the connection
@@ -275,6 +280,7 @@ def _limit(seconds: float) -> Iterator[threading.Event]:
                 socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
     def watch() -> None:
+        """Abort the request after `seconds`, in a thread of its own."""
         # the first abort may come before the connection is open, so it is repeated
         while not finished.wait(_AGAIN if aborted.is_set() else seconds):
             abort()

@@ -293,14 +293,17 @@ PRECEDENCE = (
 
 
 def exit_of(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> Exit:
-    """Return the exit code of a run with these troubles: that of the first error in `PRECEDENCE`.
+    """Return the exit code of a run with these troubles: of the codes of all errors, the first in
+    `PRECEDENCE`, or 0 if there are no errors.
 
-    `before` is the run's code without them. A run with an error never succeeds.
+    `before` is the run's code without these troubles, and counts like an error's code.
     """
+    # an error without an exit code of its own counts as one in the configuration
     codes = {
         trouble.exit or Exit.CONFIGURATION for trouble in troubles if trouble.severity == "error"
     }
     for code in PRECEDENCE:
         if code in codes or code == before:
             return code
-    return Exit.DEFECT if codes or before else Exit.OK
+    has_other_code = bool(codes or before)  # one that is not in `PRECEDENCE`
+    return Exit.DEFECT if has_other_code else Exit.OK

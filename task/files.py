@@ -45,12 +45,13 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
     Raises `OSError` with the reason in `strerror`: not a file, too large, or reading would block.
     /dev/null is an empty file. A pipe is read only if the shell has opened it for us: `<(command)`.
     """
+    # O_NONBLOCK: neither opening nor reading a pipe may block
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
         file_stat = os.fstat(file)
         is_shell_pipe = stat.S_ISFIFO(file_stat.st_mode) and path.startswith(_OWN)
         if not is_shell_pipe:
-            _check(file_stat, path)
+            _refuse_special_file(file_stat, path)
             if file_stat.st_size > most:
                 raise _too_large(path, most)
             if file_stat.st_size == 0:
@@ -58,8 +59,9 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
 
         parts = list[bytes]()
         size = 0
-        while size <= most:  # one byte more than allowed shows that the file is too large
-            part = _piece(file, min(most + 1 - size, _PIECE), path, waits=is_shell_pipe)
+        while size <= most:
+            rest = most + 1 - size  # one byte more than allowed shows that the file is too large
+            part = _read_piece(file, min(rest, _PIECE), path, waits=is_shell_pipe)
             if not part:
                 return b"".join(parts)
             parts.append(part)
@@ -85,7 +87,7 @@ def check_file(path: str) -> None:
     """
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
     try:
-        _check(os.fstat(file), path)
+        _refuse_special_file(os.fstat(file), path)
     finally:
         os.close(file)
 
@@ -138,20 +140,23 @@ def remove_folder(folder: str) -> None:
 def exhausted(error: BaseException | None) -> ExhaustedError | None:
     """Return an error with a hint if file descriptors, memory, or threads ran out, else None.
 
-    The reason may be the error itself, or one of the errors that caused it.
+    The reason may be the error itself, or one of the errors that caused it. At most ten of them
+    are examined.
     """
     for _ in range(10):
         if error is None:
             return None
-        no_resources = _exhausted(error)
+        no_resources = _exhausted_without_causes(error)
         if no_resources:
             return no_resources
         error = error.__cause__ or error.__context__
     return None
 
 
-def _exhausted(error: BaseException) -> ExhaustedError | None:
-    """Do the same as `exhausted`, but without looking at the causes of the error."""
+def _exhausted_without_causes(error: BaseException) -> ExhaustedError | None:
+    """Return an error with a hint if `error` says that file descriptors, memory, or threads ran
+    out, else None.
+    """
     number = error.errno if isinstance(error, OSError) else None
     if number == errno.EMFILE:
         most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -180,21 +185,23 @@ def _exhausted(error: BaseException) -> ExhaustedError | None:
     return None
 
 
-def _check(file_stat: os.stat_result, path: str) -> None:
+def _refuse_special_file(file_stat: os.stat_result, path: str) -> None:
     """Raise `OSError` for anything other than a regular file or /dev/null."""
     mode = file_stat.st_mode
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     is_dev_null = stat.S_ISCHR(mode) and file_stat.st_rdev == os.makedev(1, 3)
-    if not stat.S_ISREG(mode) and not is_dev_null:
+    is_readable = stat.S_ISREG(mode) or is_dev_null
+    if not is_readable:
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", path)
 
 
-def _piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
-    """Return the next bytes, at most `size`, or b"" at the end of the file.
+def _read_piece(file: int, size: int, path: str, *, waits: bool) -> bytes:
+    """Return the next bytes of an open file, at most `size`, or b"" at the end of the file.
 
-    `waits` is whether to wait for a silent pipe.
+    With `waits`, wait up to `PATIENCE` for bytes from a pipe. Raises `OSError` with the reason in
+    `strerror` if the bytes do not arrive.
     """
     if waits:
         poll = select.poll()

@@ -123,7 +123,7 @@ class Http:
             proxy=proxy,
             server_name=server_name,
         )
-        self._lost = 0.0  # seconds taken by slow responses
+        self._slow_seconds = 0.0  # taken by all slow responses together
 
     def ask(
         self,
@@ -136,12 +136,12 @@ class Http:
         headers: Mapping[str, str] | None = None,
         again: bool | None = None,
     ) -> Response:
-        """Send a request, and return the response, regardless of its status. Raises
-        `NoAnswerError`.
+        """Send a request, and return the response, regardless of its status. Raises `NoAnswerError`
+        if there is none.
 
-        `path` is below the base, or a full URL. Credentials are not sent to a different origin. The
-        request is retried if the server is busy or the connection breaks, and if its method is safe
-        or `again` is True.
+        `path` is below the base, or a full URL. Credentials are not sent to a different origin. If
+        the server is busy or the connection breaks, the request is retried, provided that `again`
+        is True, or is None and the method is safe to repeat.
         """
         is_full_url = path.startswith(("https://", "http://"))
         url = path if is_full_url else f"{self.base}{path}"
@@ -161,7 +161,8 @@ class Http:
                     headers=dict(headers or {}),
                 )
             except NoAnswerError as error:
-                if is_last or error.kind not in ("unreachable", "slow"):
+                may_pass = error.kind in ("unreachable", "slow")
+                if is_last or not may_pass:
                     raise
                 shutdown.sleep(pause)
                 continue
@@ -169,7 +170,8 @@ class Http:
             requested_pause = retry_after(response)
             if requested_pause is not None:
                 pause = requested_pause
-            if is_last or response.status not in _BUSY or pause > LONGEST_WAIT:
+            is_busy = response.status in _BUSY
+            if is_last or not is_busy or pause > LONGEST_WAIT:
                 return response
             shutdown.sleep(pause)
         raise AssertionError  # pragma: no cover - the last try returns or raises
@@ -181,22 +183,25 @@ class Http:
     def _follow(
         self, method: str, url: str, params: Mapping[str, Any] | None, **content: Any
     ) -> Response:
-        """Send a request, and return the response after redirects.
+        """Send a request, follow redirects, and return the last response.
 
-        Only GET and HEAD follow redirects. `params` is the query of the first URL only.
+        Only GET and HEAD follow redirects, and only to an encrypted URL, or from one unencrypted
+        URL to another. `params` is the query of the first URL only. Raises `NoAnswerError`.
         """
         for _hop in range(_HOPS):
-            response = self._once(method, url, params=params, **content)
+            response = self._send_once(method, url, params=params, **content)
             location = response.headers.get("Location", "")
-            is_redirect = response.status in _REDIRECTS and location
-            if not is_redirect or method not in ("GET", "HEAD"):
+            is_redirect = response.status in _REDIRECTS and bool(location)
+            follows_redirects = method in ("GET", "HEAD")
+            if not is_redirect or not follows_redirects:
                 return response
 
             # Registries redirect blobs to a storage service, and forges redirect renamed
             # repositories to their new names.
             target = urljoin(url, location)
+            is_encrypted = target.startswith("https://")
             is_unencrypted_anyway = url.startswith("http://") and target.startswith("http://")
-            if not target.startswith("https://") and not is_unencrypted_anyway:
+            if not is_encrypted and not is_unencrypted_anyway:
                 raise NoAnswerError(
                     "redirect",
                     f"{origin(url)} redirects to {origin(target)}, which is not encrypted",
@@ -205,15 +210,17 @@ class Http:
             params = None
         raise NoAnswerError("redirect", f"{origin(url)} redirects in a loop")
 
-    def _once(
+    def _send_once(
         self,
         method: str,
         url: str,
         headers: dict[str, str],
         **content: Any,
     ) -> Response:
-        """Send a request once, and return the response, which may be a redirect. `content` are its
-        `params`, `json`, and `data`.
+        """Send a request once, log it, and return the response, which may be a redirect.
+
+        `content` are its `params`, `json`, and `data`. Credentials are left out if the URL is not
+        at our service. Raises `NoAnswerError`.
         """
         is_own_origin = origin(url) == origin(self.base)
         login = {}
@@ -243,36 +250,36 @@ class Http:
                 pieces = answer.raw.stream(65536, decode_content=True)
                 body = self._body(pieces, encoding, url, began)
                 if aborted.is_set():  # otherwise, a body without a length would seem complete
-                    shutdown.check()
-                    raise self._slow(url)
+                    shutdown.check()  # raises if it was aborted by a signal
+                    raise self._too_slow(url)
                 response = Response(answer.status_code, answer.headers, body, url)
         except self._connections.failures as error:
-            shutdown.check()
+            shutdown.check()  # raises if a signal has ended the request
             no_resources = exhausted(error)
             if no_resources:
                 raise no_resources from None
             if time.monotonic() - began > limits.total:
-                raise self._slow(url) from None
+                raise self._too_slow(url) from None
             # the text of `error` may contain the whole URL
             raise self._connections.no_answer(error, url) from None
         finally:
-            took = time.monotonic() - began
-            if took > _SLOW:
-                self._lost += took
+            duration = time.monotonic() - began
+            if duration > _SLOW:
+                self._slow_seconds += duration
         self._log(
-            f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {took:.2f} s"
+            f"{method} {without_query(url)}: {response.status}, {len(body)} bytes, {duration:.2f} s"
         )
         return response
 
     def _refuse_slow_server(self, url: str) -> None:
         """Raise `NoAnswerError` if slow responses have already taken too long, all together."""
-        most = self._limits.slow
-        if most and self._lost > most:
+        most = self._limits.slow  # 0 means no limit
+        if most and self._slow_seconds > most:
             raise NoAnswerError(
                 "slow",
                 (
-                    f"{origin(url)} has been slow for {self._lost:.0f} seconds, and is no longer"
-                    " contacted"
+                    f"{origin(url)} has been slow for {self._slow_seconds:.0f} seconds, and is no"
+                    " longer contacted"
                 ),
             )
 
@@ -283,7 +290,11 @@ class Http:
         url: str,
         began: float,
     ) -> bytes:
-        """Return the whole body, and limit its size after decompression.
+        """Return the whole body, joined from its decompressed `pieces`.
+
+        `encoding` is the response's `Content-Encoding`, and `began` is when the request was sent.
+        Raises `NoAnswerError` if the encoding was not requested, or if the size, the time, or the
+        number of JSON values exceeds its limit.
 
         64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first
         version that does not decompress more than the requested chunk.
@@ -306,11 +317,12 @@ class Http:
                     f"{origin(url)} returned more than {limits.size} bytes",
                 )
             if time.monotonic() - began > limits.total:
-                raise self._slow(url)
+                raise self._too_slow(url)
         body = b"".join(parts)
 
         if limits.values:
-            values = body.count(b",") + body.count(b"[") + body.count(b"{")  # roughly
+            # roughly: each item of a list or an object follows a comma or an opening bracket
+            values = body.count(b",") + body.count(b"[") + body.count(b"{")
             if values > limits.values:
                 raise NoAnswerError(
                     "large",
@@ -318,7 +330,7 @@ class Http:
                 )
         return body
 
-    def _slow(self, url: str) -> NoAnswerError:
+    def _too_slow(self, url: str) -> NoAnswerError:
         return NoAnswerError(
             "slow",
             f"{origin(url)} took more than {self._limits.total:g} seconds to respond",
@@ -337,7 +349,10 @@ def basic(user: str, password: Secret) -> dict[str, str]:
 
 
 def retry_after(answer: Response) -> float | None:
-    """Return the seconds in Retry-After, which is a number or a date, or None."""
+    """Return the seconds from now that a response's Retry-After asks for, or None if it has none.
+
+    The header is a number of seconds or a date.
+    """
     value = answer.headers.get("Retry-After", "").strip()
     try:
         if value[:1].isdigit():

@@ -101,7 +101,9 @@ def parse_images(values: Sequence[str]) -> tuple[Image, ...]:
 
 
 def _references_in_json(text: str) -> list[str]:
-    """Return the strings in a JSON list, trimmed, without empty ones. Raises `Malformed`."""
+    """Return the strings in a JSON list, trimmed, without empty ones. Raises `Malformed` for any
+    other text.
+    """
     try:
         items = parsed_json(text)
     except ValueError as problem:
@@ -125,7 +127,7 @@ def live_image(text: str) -> Image | None:
     or a Kustomize image (`name=image:tag`).
 
     Uppercase letters and shortened digests are allowed, because the value comes from clusters and
-    files. Returns None if the value does not have a valid name.
+    files. Returns None if the name, the tag, or the digest cannot be valid.
     """
     text = text.strip()
     reference = text.partition("=")[2] if "=" in text else text
@@ -136,7 +138,8 @@ def live_image(text: str) -> Image | None:
         image = _image(name, text, any_case=True)
     except Malformed:
         return None
-    if "/" in tag or ":" in tag or _BLANK.search(tag) or _BLANK.search(digest):
+    has_blank = bool(_BLANK.search(tag) or _BLANK.search(digest))
+    if "/" in tag or ":" in tag or has_blank:
         return None
     return replace(image, tag=tag, digest=digest)
 
@@ -170,18 +173,18 @@ def parse_image_list(text: str) -> tuple[Entry | Malformed, ...]:
 
 
 def cut_ranges(text: str) -> dict[int, int]:
-    """Return the parts of an `image-list` that a comma cut off a version range,
-    each with its entry.
+    """Return the parts of an `image-list` that are not entries, but the rest of a version range
+    that contains a comma. Each part is mapped to the entry that it belongs to.
 
-    Both are indices in `split_image_list`. In `web=acme/web:>=1.0,<2`, `<2` would be an image, and
-    the entry would accept 2.5.0.
+    Both are indices in `split_image_list`: `web=acme/web:>=1.0,<2` has `{1: 0}`. Otherwise, `<2`
+    would be an image, and the entry would accept 2.5.0.
     """
     owners: dict[int, int] = {}
     entries = parse_image_list(text)
     for number, piece in enumerate(split_image_list(text)):
         if number == 0:
             continue
-        # the entry before this piece, or the entry that the piece before this one belongs to
+        # the entry before this piece; if that is also the rest of a range, the range's entry
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
         has_constraint = isinstance(entry, Entry) and entry.constraint
@@ -216,7 +219,9 @@ def parse_entry(text: str) -> Entry:
 
 
 def _split_alias(text: str) -> tuple[str, str]:
-    """Split an `image-list` entry into its alias, or "", and the reference. Raises `Malformed`."""
+    """Split an `image-list` entry `alias=reference` into both. The alias is "" if there is none.
+    Raises `Malformed` if the `=` is part of a version range.
+    """
     if "=" not in text:
         return "", text
     alias, _, reference = text.partition("=")  # AIU splits at the first `=`
@@ -235,9 +240,10 @@ def _split_alias(text: str) -> tuple[str, str]:
 
 
 def _split_reference(text: str) -> tuple[str, str | None, str | None]:
-    """Return the name, tag (or constraint), and digest as written.
+    """Split `name:tag@digest` into its parts, as written. The tag may be a constraint.
 
-    The tag is None if there is no `:`, and the digest is None if there is no `@`.
+    The tag is None if there is no `:`, and the digest is None if there is no `@`. The colon in
+    `localhost:5000/web` is not before a tag.
     """
     before_digest, at_sign, digest = text.partition("@")
 
@@ -248,15 +254,17 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
         host = _HOST_AND_PORT.match(before_digest)
     host_end = host.end() if host else 0
 
-    path, colon, tag = before_digest[host_end:].partition(":")
+    after_host = before_digest[host_end:]
+    path, colon, tag = after_host.partition(":")
     name = before_digest[:host_end] + path
     return name, tag if colon else None, digest if at_sign else None
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:
-    """Parse a bare name.
+    """Return the image with this name, which has no tag and digest, such as `ghcr.io/acme/web`.
 
-    `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`.
+    `any_case` allows uppercase letters. Raises `Malformed`, which quotes the whole `text`, if the
+    name is invalid.
     """
     if not name:
         raise _malformed_reference(text, " has no image name", "use [registry/]name:tag")
@@ -311,12 +319,13 @@ def _bad_piece(piece: str, name: str, text: str) -> Malformed:
 
 
 def _refuse_scheme(reference: str, text: str) -> None:
-    """Raise `Malformed`, which quotes the whole `text`, for a URL."""
+    """Raise `Malformed`, which quotes the whole `text`, if the reference is a URL."""
     scheme = _SCHEME.match(reference)
     if scheme is None:
         return
     why = f": an image reference cannot begin with {scheme.group()!r}"
-    without_login = re.sub("^[^/]*@", "", reference[scheme.end() :])
+    after_scheme = reference[scheme.end() :]
+    without_login = re.sub("^[^/]*@", "", after_scheme)
     raise _malformed_reference(text, why, f"use {shortened(without_login)}")
 
 

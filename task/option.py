@@ -76,7 +76,7 @@ class Given:
 
 
 def one_text(given: Given) -> str:
-    """Return the value as a string, with surrounding whitespace stripped."""
+    """Return the value without surrounding whitespace, or the default if that is empty."""
     text = given.without_placeholders("".join(given.texts).strip())
     return text or str(given.default)
 
@@ -92,7 +92,9 @@ def prefix(given: Given) -> str:
 
 
 def one_of(given: Given) -> str:
-    """Return a word, which must be in the option's metavar."""
+    """Return the value, which must be one of the words in the option's metavar, such as
+    `auto|always|never`, or the default.
+    """
     text = one_text(given)
     choices = given.metavar.split("|")
     if text not in choices and text != given.default:
@@ -106,8 +108,9 @@ def seconds(given: Given) -> float:
     try:
         number = float(text)
     except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e6:  # this comparison also rejects inf and nan
+        number = -1.0  # rejected below
+    is_valid = 0 <= number < 1e6  # False for inf and nan, too
+    if not is_valid:
         valid = "below 1,000,000 seconds" if number >= 1e6 else "a number of seconds"
         raise given.wrong(text, valid, "use a number such as 120")
     return number
@@ -116,14 +119,16 @@ def seconds(given: Given) -> float:
 def count(given: Given) -> int:
     """Return a whole number up to 50."""
     text = one_text(given)
-    is_small = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
-    if not is_small:
+    is_valid = text.isascii() and text.isdigit() and len(text) <= 2 and int(text) <= 50
+    if not is_valid:
         raise given.wrong(text, "a whole number from 0 to 50", "use a number such as 5")
     return int(text)
 
 
 def commit_id(given: Given) -> str:
-    """Return a full or abbreviated commit ID, because later steps cannot look up anything else."""
+    """Return a full or abbreviated commit ID in lowercase, or "" if none is set. Later steps cannot
+    look up anything else, such as a branch.
+    """
     text = one_text(given).lower()
     is_commit_id = set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64
     if text and not is_commit_id:
@@ -164,13 +169,17 @@ def author_email(given: Given) -> str:
 
 
 def every_text(given: Given) -> tuple[str, ...]:
-    """Return the values unchanged. A variable is a single value, which the caller parses."""
+    """Return all values, without surrounding whitespace and without blank ones. A variable is a
+    single value, which the caller parses.
+    """
     texts = map(str.strip, given.texts)
     return tuple(given.without_placeholders(text) for text in texts if text)
 
 
 def every_line(given: Given) -> tuple[str, ...]:
-    """Split a variable into lines, one value each. Values of the option are left unchanged."""
+    """Return all values. The lines of a variable are one value each; a value on the command line is
+    not split.
+    """
     texts = every_text(given)
     if given.source != "variable":
         return texts
@@ -181,7 +190,9 @@ def every_line(given: Given) -> tuple[str, ...]:
 
 
 def every_word(given: Given) -> tuple[str, ...]:
-    """Split all values into words at whitespace and commas, both in options and in variables."""
+    """Return the words in all values, which are separated by whitespace and commas, both on the
+    command line and in a variable.
+    """
     words: list[str] = []
     for text in every_text(given):
         words += text.replace(",", " ").split()
@@ -189,7 +200,9 @@ def every_word(given: Given) -> tuple[str, ...]:
 
 
 def every_choice(given: Given) -> tuple[str, ...]:
-    """Return the comma-separated words, which must be in the option's metavar."""
+    """Return the words in all values, each of which must be in the option's metavar, such as
+    `behind,held`.
+    """
     words = every_word(given)
     choices = given.metavar.split(",")
     for word in words:
@@ -199,7 +212,7 @@ def every_choice(given: Given) -> tuple[str, ...]:
 
 
 def every_pair(given: Given) -> tuple[tuple[str, str], ...]:
-    """Parse `KEY=VALUE` lines."""
+    """Return the (key, value) of each `KEY=VALUE` value. A variable has one in each line."""
     pairs = []
     for text in every_line(given):
         key, _, value = map(str.strip, text.partition("="))
@@ -250,20 +263,22 @@ class Group(str):
         brief: tuple[str, str] = ("", ""),
         old_name: bool = False,
     ) -> T:
-        """Return the field for an option. The type checker sees the default's type."""
-        named = Option(
-            self,
-            help,
-            metavar,
-            read,
-            flag,
-            argument,
-            shown,
-            common,
-            brief,
-            old_name,
+        """Return a dataclass field for an option with this heading. The other arguments are the
+        fields of `Option`. For the type checker, the field has the type of its default.
+        """
+        declared = Option(
+            group=self,
+            help=help,
+            metavar=metavar,
+            read=read,
+            flag=flag,
+            argument=argument,
+            shown=shown,
+            common=common,
+            brief=brief,
+            old_name=old_name,
         )
-        return field(default=default, metadata={OPTION: named})
+        return field(default=default, metadata={OPTION: declared})
 
     text = partialmethod(option, "")
     flag = partialmethod(option, False)  # noqa: FBT003 - the default

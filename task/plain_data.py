@@ -25,25 +25,27 @@ def parsed_json(text: str | bytes) -> Any:
     """
     if isinstance(text, bytes):
         text = text.decode("utf-8-sig")
-    value, end = json_at(text, _blanks(text, 0))
-    if _blanks(text, end) != len(text):
+    value, end = json_at(text, _after_blanks(text, 0))
+    if _after_blanks(text, end) != len(text):
         raise ValueError(f"there is extra data after the value: char {end}")
     return value
 
 
 def json_at(text: str, at: int) -> tuple[Any, int]:
-    """Parse the JSON value at an index, like `parsed_json`. Return the value and its end."""
+    """Parse the JSON value that starts at the index `at`, with the rules of `parsed_json`. Return
+    the value and the index after it. Raises `ValueError`.
+    """
     try:
         value, end = _DECODER.raw_decode(text, at)
     except RecursionError:
         raise ValueError(_FLAW) from None
 
     part = text[at:end]
-    may_be_deep = part.count("[") + part.count("{") > DEEPEST
+    may_be_deep = part.count("[") + part.count("{") > DEEPEST  # fast, but counts them in strings
     if may_be_deep and _is_deep(value):
         raise ValueError(_FLAW)
 
-    has_surrogates = "\\ud" in part or "\\uD" in part
+    has_surrogates = "\\ud" in part or "\\uD" in part  # maybe: \ud7ff is not a surrogate
     if has_surrogates:
         # the decoder joins pairs of surrogates, and replaces lone ones
         encoded = json.dumps(value, ensure_ascii=False).encode("utf-16", "surrogatepass")
@@ -51,14 +53,16 @@ def json_at(text: str, at: int) -> tuple[Any, int]:
     return value, end
 
 
-def _blanks(text: str, at: int) -> int:
-    """Return the index after the JSON whitespace at an index."""
+def _after_blanks(text: str, at: int) -> int:
+    """Return the index of the first character, from the index `at`, that is not whitespace in
+    JSON.
+    """
     while at < len(text) and text[at] in " \t\r\n":
         at += 1
     return at
 
 
-def _refused(constant: str) -> float:
+def _refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is not JSON")
 
 
@@ -76,11 +80,15 @@ def _whole_number(text: str) -> int:
         raise ValueError("a number is too large") from None
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refused, parse_float=_finite, parse_int=_whole_number)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant, parse_float=_finite, parse_int=_whole_number
+)
 
 
 def _is_deep(value: Any) -> bool:
-    """Return whether a value has more than `DEEPEST` levels, without recursion."""
+    """Return whether a value has more than `DEEPEST` levels of lists and dictionaries, without
+    recursion.
+    """
     containers = [value]  # all containers on one level
     for _ in range(DEEPEST):
         inner_containers = []

@@ -91,31 +91,36 @@ def child_environment(
     environ: Mapping[str, str],
     configured: Collection[str] = (),
 ) -> dict[str, str]:
-    """Return the environment for a credential program, without the secrets that it does not need.
+    """Return the environment for a program that provides credentials: all variables, except our own
+    (`IMAGE_UPDATE_…`, `INPUT_…`) and secrets that the program does not need.
 
     `configured` has the strings that configure the program, including its name or path. A secret is
-    kept if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
+    needed if one of them, or a script that it refers to, mentions the secret (`$GITHUB_TOKEN`).
     """
-    needed = _needs(configured, environ.get("PATH", ""))
+    needed = _needed_variables(configured, environ.get("PATH", ""))
     env = {}
     for name, value in environ.items():
-        if name.startswith(_OURS):
-            continue
-        if name in needed or not is_secret(name):
+        is_ours = name.startswith(_OURS)
+        is_allowed = name in needed or not is_secret(name)
+        if is_allowed and not is_ours:
             env[name] = value
     return env
 
 
 def is_secret(name: str) -> bool:
-    """Return whether a variable, by its name, has a secret that is not a cloud credential."""
-    harmless = _OF_CLOUDS.match(name) or _BASIC.fullmatch(name)
-    return not harmless and _SECRET.search(name) is not None
+    """Return whether a variable, judging by its name, has a secret that is not a cloud
+    credential.
+    """
+    is_exempt = bool(_OF_CLOUDS.match(name) or _BASIC.fullmatch(name))
+    return not is_exempt and _SECRET.search(name) is not None
 
 
-def _needs(configured: Collection[str], path: str) -> frozenset[str]:
-    """Return the names in a program's configuration, and the variables of a known program.
+def _needed_variables(configured: Collection[str], path: str) -> frozenset[str]:
+    """Return the names of variables that a program may need.
 
-    `path` is the search path for the scripts that the configuration refers to.
+    These are all words that look like a name in `configured`, the strings of the program's
+    configuration, and in the scripts that these refer to, and the variables of well-known programs
+    such as `gh`. `path` is the search path for the scripts.
     """
     needed: set[str] = set()
     for program, variables in _KNOWN:
@@ -125,15 +130,15 @@ def _needs(configured: Collection[str], path: str) -> frozenset[str]:
     words: list[str] = []
     for text in configured:
         words += [text, *_PROGRAM.findall(text)[:_FEW]]
-    scripts = [_script(word, path) for word in words]
+    scripts = [_start_of_script(word, path) for word in words]
     for text in (*configured, *scripts):
         needed.update(_NAME.findall(text))
     return frozenset(needed)
 
 
-def _script(word: str, path: str) -> str:
-    """Return the start of the script that a word refers to, or "" if it does not refer to a
-    script.
+def _start_of_script(word: str, path: str) -> str:
+    """Return the start of the script that a word refers to, by its name in the search path `path`
+    or its own path, or "" if it does not refer to a readable script.
     """
     program = shutil.which(word, path=path)
     if program is None:
@@ -170,17 +175,18 @@ class Bounds:
     seconds: float = 120.0 + SPARE  # for all commands on a repository
 
     def limits(self) -> Callable[[], None]:
-        """Return a function that a new git process calls first, so that the kernel enforces these
-        limits.
+        """Return a function that a new git process calls first. It sets the process's limits on
+        file size and memory, which the kernel enforces.
 
         A stricter limit on our own process (`ulimit -f`) is kept. The file size limit only works
         for packs because `fetch.unpackLimit=1` keeps each pack in one file.
         """
         wanted = ((resource.RLIMIT_FSIZE, self.pack), (resource.RLIMIT_DATA, self.memory))
-        to_lower = []
+        to_lower = []  # (limit, (new soft limit, unchanged hard limit))
         for limit_type, most in wanted:
             soft, hard = resource.getrlimit(limit_type)
-            if soft == resource.RLIM_INFINITY or soft > most:
+            is_stricter = soft != resource.RLIM_INFINITY and soft <= most
+            if not is_stricter:
                 to_lower.append((limit_type, (most, hard)))
 
         def limit() -> None:
@@ -191,14 +197,15 @@ class Bounds:
         return limit
 
     def passed(self, messages: str) -> str:
-        """Return the limit that git has hit according to its own messages, or "".
+        """Return the limit that git has exceeded, in words, or "" if its messages do not say so.
 
-        The server's messages start with `remote:`.
+        `messages` is git's stderr. Lines from the server start with `remote:` and are ignored.
         """
         own_lines = [line for line in messages.splitlines() if not line.startswith("remote:")]
         if any("Out of memory" in line for line in own_lines):
-            return f"git would need more than {_amount(self.memory)} of memory"
+            return f"git would need more than {_size_in_words(self.memory)} of memory"
         soft, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # False if our own process already has a stricter limit, which git has then exceeded
         is_our_limit = soft == resource.RLIM_INFINITY or soft > self.pack
         if is_our_limit and any("File too large" in line for line in own_lines):
             return self.too_much_pack
@@ -207,29 +214,31 @@ class Bounds:
     @property
     def too_much_pack(self) -> str:
         """The reason why a transfer was stopped."""
-        return f"it sent more than {_amount(self.pack)} of pack data"
+        return f"it sent more than {_size_in_words(self.pack)} of pack data"
 
     @property
     def too_many_messages(self) -> str:
         """The reason why a command was stopped."""
-        return f"it sent more than {_amount(self.messages)} of refs and messages"
+        return f"it sent more than {_size_in_words(self.messages)} of refs and messages"
 
 
 def memory_of_step(
     cgroups: Path = Path("/sys/fs/cgroup"),
     own: Path = Path("/proc/self/cgroup"),
 ) -> int:
-    """Return the memory for each git process: 1 GiB, or half of the step's limit if that is less.
+    """Return the bytes of memory for each git process: 1 GiB, or half of this CI step's limit if
+    that is less, but at least 64 MiB.
 
     Git can report that it ran out of memory. If the step reaches its own limit first, the kernel
-    kills git without a message.
+    kills git without a message. The step's limit is that of its control groups, which the file
+    `own` lists, or of their parents. `cgroups` is the folder where the groups are mounted.
     """
-    limits = [2 * MEMORY]
+    limits = [2 * MEMORY]  # twice, because the result is half of the lowest limit
     with suppress(OSError, ValueError):  # not on Linux
         for line in own.read_text(encoding="utf-8").splitlines():
             _, controllers, group = line.split(":", 2)
-            # cgroups v2 does not list controllers here
-            if not controllers:
+            is_version_2 = not controllers  # cgroups v2 does not list controllers here
+            if is_version_2:
                 limits += _limits_of_group(cgroups, group, "memory.max")
             elif "memory" in controllers.split(","):
                 limits += _limits_of_group(cgroups / "memory", group, "memory.limit_in_bytes")
@@ -237,7 +246,10 @@ def memory_of_step(
 
 
 def _limits_of_group(folder: Path, group: str, file_name: str) -> list[int]:
-    """Return the memory limits of a control group and of its parents, which also limit it."""
+    """Return the memory limits in bytes of a control group and of its parents, which also limit it.
+
+    `folder` is where the control groups are mounted, and `group` is a path such as `/kubepods/a`.
+    """
     limits = []
     own_group = PurePosixPath(group)
     for parent in (own_group, *own_group.parents):
@@ -275,7 +287,7 @@ class Clock:
         return f"the limit for one repository is {self.seconds:.0f} seconds"
 
 
-def _amount(count: int) -> str:
+def _size_in_words(count: int) -> str:
     """Return a number of bytes in its largest whole unit."""
     for unit, bits in (("GiB", 30), ("MiB", 20)):
         if count % (1 << bits) == 0:
@@ -300,9 +312,10 @@ def start(
     limit: Callable[[], None] | None = None,
     folder: str | None = None,
 ) -> Any:
-    """Start a program for a `Watch`.
+    """Start a program, and return its `sh.RunningCommand`, for a `Watch`.
 
-    `files` are its stdin, stdout and stderr; `limit` is called in the new process.
+    `files` are its stdin, stdout and stderr. `limit` is called in the new process before it becomes
+    the program. `folder` is the program's working directory.
 
     Raises `ValueError` if the process was killed before it could start.
     """
@@ -315,7 +328,7 @@ def start(
         )
 
     def begin() -> None:  # runs in the new process before it becomes the program
-        shutdown.hear()
+        shutdown.hear()  # unblock the signals that `unheard` has blocked
         if limit:
             limit()
 
@@ -354,9 +367,11 @@ def run_login_program(
 ) -> Any:
     """Run a program that prints credentials, and return its `sh.RunningCommand` when it has exited.
 
-    It cannot prompt. A signal stops it. Raises sh's errors, such as `TimeoutException`, and
-    `ErrorReturnCode` for an exit code that is not in `codes`. Their messages contain the arguments
-    and the output. Raises `ValueError` if the program was killed before it could start.
+    The program cannot prompt on a terminal. It is stopped after `seconds`, and by a signal.
+
+    Raises sh's errors, such as `TimeoutException`, and `ErrorReturnCode` for an exit code that is
+    not in `codes`. Their messages contain the arguments and the output. Raises `ValueError` if the
+    program was killed before it could start.
     """
     shutdown.check()
     if sys.version_info >= (3, 12):  # as in `start`
@@ -408,7 +423,9 @@ class CapturedOutput:
         self._kept = bytearray()
 
     def take(self, *, keep: bool = True) -> bool:
-        """Read the bytes that have arrived, and return False at the end of the stream."""
+        """Read some of the bytes that have arrived, at most 64 KB, and return False at the end of
+        the stream. Without `keep`, they are only counted.
+        """
         try:
             piece = os.read(self.source, _PIECE)
         except BlockingIOError:
@@ -416,18 +433,21 @@ class CapturedOutput:
         self.count += len(piece)
         if keep:
             self._kept += piece
+            # deleting copies the rest, so it is done only when there is twice as much as needed
+            threshold = 2 * self._most
             is_limited = self._most > 0
-            if is_limited and len(self._kept) > 2 * self._most:  # rarely, because it copies bytes
+            if is_limited and len(self._kept) > threshold:
                 del self._kept[: -self._most]
         return bool(piece)
 
     def text(self) -> bytes:
-        """Return the kept bytes.
+        """Return the last `most` bytes of the stream, or everything if `most` is 0.
 
         If the start is missing, begin with a whole line: half a URL may show a password.
         """
         kept = bytes(self._kept[-self._most :])  # everything if `_most` is 0
-        if len(kept) == self.count:
+        is_complete = len(kept) == self.count
+        if is_complete:
             return kept
         whole_lines = kept.partition(b"\n")[2]
         return whole_lines or kept
@@ -460,23 +480,26 @@ class Watch:
         """`running` is the command, an `sh.RunningCommand`."""
         self.why = ""  # the reason why the command was stopped; "" if it exited on its own
         self._running = running
-        self._timeout, self._late, self._stall = limits
+        # the seconds for the command, the reason if it takes longer, the seconds without a byte
+        self._timeout, self._late_reason, self._stall = limits
         self._outputs = outputs
         self._bounds = bounds
         self._git_dir = git_dir
         self._stop = stop
-        self._before = weight(git_dir) if git_dir else 0
-        self._terminated = 0.0  # when the command got SIGTERM
-        self._moved: int | None = None  # bytes at the last look; None if unknown
+        self._size_before = weight(git_dir) if git_dir else 0  # bytes of packs at the start
+        # bytes read and written by the command, at the last check; None if unknown
+        self._bytes_moved: int | None = None
+        # times, in seconds of `time.monotonic`
         now = time.monotonic()
         self._began = now
+        self._terminated_at = 0.0  # when the command got SIGTERM; 0 if it did not
         self._moved_at = now  # when bytes last moved
-        self._looked = now  # when that was last checked
-        self._weighed = now  # when the size of the packs was last checked
+        self._transfer_checked_at = now
+        self._packs_checked_at = now
 
     def end(self) -> None:
         """Stop the command now. A signal handler may call this."""
-        self._terminated = self._terminated or time.monotonic()
+        self._terminated_at = self._terminated_at or time.monotonic()
         send(self._running, "SIGTERM")
 
     def wait(self) -> None:
@@ -494,28 +517,32 @@ class Watch:
         finally:
             if handle is not None:
                 os.close(handle)
-        self._rest()
+        self._read_rest()
 
     def _read_until_exit(self, poll: select.poll, handle: int | None) -> None:
         """Read the outputs, and check the limits, until the command has exited.
 
-        Without a handle, the exit is only noticed between two pauses, so these start short.
+        `handle` is the process's pidfd, which `poll` reports when the process exits. Without a
+        handle (None), the exit is only noticed between two pauses, so these start short.
         """
         pause = min(_SLICE if handle is not None else 0.001, self._timeout)  # seconds
         while True:
+            # file descriptors: of outputs with bytes or at their end, and of the exited process
             ready = {number for number, _ in poll.poll(pause * 1000)}
             for output in self._outputs:
                 if output.source in ready:
                     is_open = output.take(keep=not self.why)
                     if not is_open:
                         poll.unregister(output.source)
-            if handle in ready or (handle is None and not self._running.is_alive()):
+            has_exited = handle in ready or (handle is None and not self._running.is_alive())
+            if has_exited:
                 return
-            self._look(time.monotonic())
+            self._enforce_limits(time.monotonic())
             pause = _SLICE if handle is not None else min(2 * pause, _NAP)
 
-    def _rest(self) -> None:
-        """Read the rest of the output.
+    def _read_rest(self) -> None:
+        """Read the bytes that have arrived in the outputs since the last check, and check the
+        limits once more.
 
         Do not wait for the end of the stream, because a child may still hold the pipe open.
         """
@@ -525,56 +552,61 @@ class Watch:
                 count_before = output.count
                 output.take(keep=not self.why)
         if not self.why:
-            self.why = self._too_much(time.monotonic())
+            self.why = self._exceeded_bound(time.monotonic())
 
-    def _look(self, now: float) -> None:
-        """Terminate the command if it has exceeded a limit, and kill it if it does not exit."""
-        if self._terminated:
-            if now - self._terminated >= _PATIENCE:
+    def _enforce_limits(self, now: float) -> None:
+        """Terminate the command, and set `why`, if it has exceeded a limit, is stalled, or has
+        output for which `stop` returns a reason. If it does not exit then, kill it.
+        """
+        if self._terminated_at:
+            if now - self._terminated_at >= _PATIENCE:
                 send(self._running, "SIGKILL")
             return
 
         # remember when bytes last moved
-        if self._stall and now - self._looked >= self._stall / _LOOKS:
+        if self._stall and now - self._transfer_checked_at >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
-            has_moved = moved is None or moved != self._moved  # None: it cannot be measured
+            has_moved = moved is None or moved != self._bytes_moved  # None: it cannot be measured
             if has_moved:
                 self._moved_at = now
-            self._moved = moved
-            self._looked = now
+            self._bytes_moved = moved
+            self._transfer_checked_at = now
 
+        is_stalled = now - self._moved_at >= self._stall > 0
         if now - self._began >= self._timeout:
-            self.why = self._late
-        elif now - self._moved_at >= self._stall > 0:
+            self.why = self._late_reason
+        elif is_stalled:
             self.why = f"stalled: no data was sent or received for {self._stall:g} seconds"
         else:
-            self.why = self._too_much(now)
+            self.why = self._exceeded_bound(now)
             if self._stop and not self.why:
                 last_output = self._outputs[-1].text().decode("utf-8", "replace")
                 self.why = self._stop(last_output)
         if self.why:
             self.end()
 
-    def _too_much(self, now: float) -> str:
-        """Return the bound that the command has exceeded, or "".
+    def _exceeded_bound(self, now: float) -> str:
+        """Return the bound that the command has exceeded, in words, or "".
 
-        While it is running, check the size of the packs once a second.
+        The size of the output is checked in each call, and the packs at most once a second.
         """
         bounds = self._bounds
         if sum(output.count for output in self._outputs) > bounds.messages:
             return bounds.too_many_messages
-        if not self._git_dir or now - self._weighed < 1:
+        is_too_soon = now - self._packs_checked_at < 1
+        if not self._git_dir or is_too_soon:
             return ""
 
-        self._weighed = now
-        packs = weight(self._git_dir)
-        if packs > bounds.pack:
+        self._packs_checked_at = now
+        size = weight(self._git_dir)
+        if size > bounds.pack:
             return bounds.too_much_pack
-        if packs == self._before:
+        if size == self._size_before:
             # Before the pack starts, git collects all refs without printing them. Each byte counts
             # twice: written and read.
+            most_moved = 2 * bounds.messages
             moved = bytes_moved(self._running.pid) or 0
-            if moved > 2 * bounds.messages:
+            if moved > most_moved:
                 return bounds.too_many_messages
         return ""
 
@@ -605,19 +637,20 @@ def send(running: Any, name: str) -> None:
 
 
 def bytes_moved(session: int) -> int | None:
-    """Return the number of bytes that a session's processes have read and written, or None if the
-    system does not report it.
+    """Return the number of bytes that the processes of a session have read and written, or None if
+    the system does not report it.
 
-    ssh is excluded, because its keep-alives move bytes on an idle connection.
+    `session` is the process ID of the command that has started the session. ssh is excluded,
+    because its keep-alives move bytes on an idle connection.
     """
     total: int | None = None
     with suppress(OSError):
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with suppress(OSError, ValueError, IndexError):  # it may have exited
-                # pid (name) state parent group session …
-                name, _, fields = _read(f"/proc/{pid}/stat").rpartition(")")
+                # pid (name) state parent group session …; the name may contain parentheses
+                pid_and_name, _, fields = _read_proc_file(f"/proc/{pid}/stat").rpartition(")")
                 _, _, _, session_of_process, *_ = fields.split()
-                is_ssh = name.endswith("(ssh")
+                is_ssh = pid_and_name.endswith("(ssh")
                 if int(session_of_process) == session and not is_ssh:
                     total = (total or 0) + _bytes_of_process(pid)
     return total
@@ -625,10 +658,11 @@ def bytes_moved(session: int) -> int | None:
 
 def _bytes_of_process(pid: str) -> int:
     """Return the number of bytes that a process has read and written."""
-    read_line, written_line = _read(f"/proc/{pid}/io").split("\n")[:2]  # rchar: 1, wchar: 2
+    lines = _read_proc_file(f"/proc/{pid}/io").split("\n")
+    read_line, written_line = lines[:2]  # rchar: 1, wchar: 2
     return int(read_line.split()[1]) + int(written_line.split()[1])
 
 
-def _read(path: str) -> str:
+def _read_proc_file(path: str) -> str:
     with open(path, encoding="utf-8", errors="replace") as file:
         return file.read()

@@ -28,18 +28,18 @@ def again(
     may_pass: Callable[[E], bool] = lambda _error: True,
     deadline: float = inf,
 ) -> T:
-    """Call `ask`, retry after each transient error, and return its result.
+    """Call `ask` until it succeeds, and return its result.
 
-    Raises the last error.
-
-    `pauses` are the seconds before each retry. A pause that would end after the deadline is not
-    started.
+    A call is repeated after an exception of the class `error` for which `may_pass` returns True.
+    `pauses` are the seconds before each repetition. Raises the last error if there are no more
+    pauses, or if the next pause would end after the deadline.
     """
     for pause in pauses:
         try:
             return ask()
-        except error as failed:
-            if time.monotonic() + pause > deadline or not may_pass(failed):
+        except error as problem:
+            is_too_late = time.monotonic() + pause > deadline
+            if is_too_late or not may_pass(problem):
                 raise
         shutdown.sleep(pause)
     return ask()
@@ -52,10 +52,11 @@ def until(
     pauses: Iterable[float],
     deadline: float = inf,
 ) -> T:
-    """Call `ask` until its result is acceptable, and return the result. The first result to check
-    is `answer`.
+    """Call `ask` until `good` accepts its result, and return that result. The first result to check
+    is `answer`, so `ask` may not be called at all.
 
-    Returns the last result if there are no more pauses, the time is up, or a signal has arrived.
+    `pauses` are the seconds before each call. Returns the last result if there are no more pauses,
+    the time is up, or a signal has arrived.
     """
     for pause in pauses:
         remaining_seconds = deadline - time.monotonic()
@@ -71,15 +72,15 @@ class NotDoneError(UnreachableError):
 
 
 def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T:
-    """Return the result of `send`.
+    """Send a change to a server, and return the result of `send`, or of `landed` if the response
+    was lost, but the change has landed.
 
-    If the response was lost, check for the change, and only send it again if it has not landed.
-
-    `send` raises an `UnreachableError` if the response was lost. The result of `landed` is true if
-    the change has landed. `unknown` is the open question if the server cannot be queried, such as
-    "whether the push arrived". Raises the errors of `send`.
+    `send` raises `UnreachableError` if the response was lost. Then `landed` looks for the change on
+    the server. Its result is falsy if the change is not there, and only then is it sent again.
+    `unknown` completes the hint if the server cannot be queried, such as "whether the push
+    arrived". Raises the errors of `send`.
     """
-    lost_response: UnreachableError | None = None
+    lost_response: UnreachableError | None = None  # the last one
     for pause in (*_PAUSES, 0.0):
         try:
             return send()
@@ -98,7 +99,7 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
             result = _arrived_or_unknown(landed, unknown, lost_response)
             if result:
                 return result
-            is_last = not pause
+            is_last = pause == 0.0
             if is_last or shutdown.code():
                 raise
             shutdown.sleep(pause)
@@ -106,7 +107,11 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
 
 
 def _arrived_or_unknown(landed: Callable[[], T], unknown: str, cause: UnreachableError) -> T:
-    """Return the result of `landed`. Raises `UnreachableError` if the server cannot be queried."""
+    """Return the result of `landed`.
+
+    If the server cannot be queried, raise an `UnreachableError` with the message of `cause`, and a
+    hint that it is `unknown` what has happened.
+    """
     try:
         return landed()
     except TaskError:

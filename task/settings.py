@@ -962,16 +962,18 @@ def options_of(command: str) -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 @cache
 def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
-    """Return the options of a record, or the one option of a field of `Settings`.
+    """Return the options of an item in `TAKEN`, each with its field and the type of its value.
 
-    `taken` is the record's class, or the field's name.
+    The item is either a record's class, which has several options, or the name of a field of
+    `Settings`, which has one.
     """
     record = Settings if isinstance(taken, str) else taken
     types = get_type_hints(record)
     options = []
     for field in fields(record):
         is_taken = taken in (record, field.name)
-        if is_taken and OPTION in field.metadata:
+        is_option = OPTION in field.metadata  # False for the records that are fields of `Settings`
+        if is_taken and is_option:
             options.append((field, types[field.name], field.metadata[OPTION]))
     return tuple(options)
 
@@ -982,14 +984,16 @@ def every_option() -> tuple[tuple[Field[Any], Any, Option], ...]:
 
 
 def check(settings: Settings) -> None:
-    """Raise `UsageError` for the first options that cannot be combined."""
+    """Raise `UsageError` for the first options that cannot be combined, or that must be set
+    together.
+    """
     _check_verify(settings.verify)
     if settings.alias.alias and settings.alias.image:
         raise UsageError(
             "--alias and --image cannot be combined",
             hint="remove --image, the old name for --alias",
         )
-    has_destination = settings.rollback.to or settings.rollback.failed
+    has_destination = bool(settings.rollback.to or settings.rollback.failed)
     if settings.command == "rollback" and not has_destination:
         raise UsageError(
             "--to is missing or empty",
@@ -1023,11 +1027,11 @@ def _check_rollback_on_failure(settings: Settings) -> None:
         )
 
 
-def _check_sides(given: PromoteOptions) -> None:
+def _check_sides(options: PromoteOptions) -> None:
     """Raise `UsageError` unless both sides of a promotion are set."""
     sides = {
-        "--from": given.promote_from or given.from_selector,
-        "--to": given.promote_to or given.to_selector,
+        "--from": options.promote_from or options.from_selector,
+        "--to": options.promote_to or options.to_selector,
     }
     for side, names_or_selector in sides.items():
         if not names_or_selector:
@@ -1039,10 +1043,16 @@ def _check_sides(given: PromoteOptions) -> None:
 
 
 def _check_verify(options: VerifyOptions) -> None:
-    """Raise `UsageError` for an incomplete signer, or for two ways to verify."""
-    if bool(options.verify_identity) != bool(options.verify_issuer):
+    """Raise `UsageError` for an identity without an issuer, an issuer without an identity, or two
+    ways to verify.
+
+    A signer is identified by a public key, or by an identity and the issuer that confirms it.
+    """
+    has_identity = bool(options.verify_identity)
+    has_issuer = bool(options.verify_issuer)
+    if has_identity != has_issuer:
         message = "--verify-issuer requires --verify-identity"
-        if options.verify_identity:
+        if has_identity:
             message = "--verify-identity requires --verify-issuer"
         raise UsageError(
             message,
@@ -1051,7 +1061,7 @@ def _check_verify(options: VerifyOptions) -> None:
                 " issuer that confirms it"
             ),
         )
-    if options.verify and options.verify_identity:
+    if options.verify and has_identity:
         raise UsageError(
             "--verify and --verify-identity cannot be combined",
             hint="use one of them: a public key or an identity",
@@ -1081,7 +1091,9 @@ def _check_api(options: CommitOptions) -> None:
 
 
 def _why_not_through_api(flags: Collection[str]) -> str:
-    """Return why a commit through the GitHub API cannot have these options."""
+    """Return the reason why a commit through the GitHub API cannot have the options with these
+    flags, for a hint.
+    """
     if list(flags) == [flag_of("push_option")]:
         return "the GitHub API does not support push options"
     return "GitHub signs the commit, and the token's owner is its author"

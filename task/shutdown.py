@@ -61,20 +61,22 @@ def install() -> None:
 
 
 def _on_signal(number: int, frame: FrameType | None) -> None:
-    """Stop the children, and raise `Stopped` unless the main thread is shielded. Only the first
-    signal has an effect.
+    """Call the functions that end children and requests, and raise `Stopped`, unless the main
+    thread is inside `shield` or is importing a module. Only the first signal has an effect.
     """
-    if not _STATE.first.acquire(blocking=False):
+    is_first = _STATE.first.acquire(blocking=False)
+    if not is_first:
         return
     _STATE.number = number
-    _STATE.gate.release()
+    _STATE.gate.release()  # wakes threads in `sleep`
     for end in tuple(_STATE.ends):
         end()
     # The import system calls back into Python (weakref callbacks of its locks), and exceptions in
     # callbacks are printed and then ignored. During an import, `check` stops the program instead,
     # before anything new is started.
     is_importing = frame is not None and frame.f_code.co_filename.startswith("<frozen importlib")
-    if not _STATE.shields and not is_importing:
+    is_shielded = _STATE.shields > 0
+    if not is_shielded and not is_importing:
         raise Stopped
 
 
@@ -84,9 +86,8 @@ def code() -> int:
 
 
 def code_of_run(troubles: Iterable[Trouble | Troubled], before: int = Exit.OK) -> int:
-    """Return the run's exit code: from its signal, or else from its troubles.
-
-    `before` is the code without these troubles.
+    """Return the run's exit code: that of a signal, if one has arrived, or else that of its
+    troubles (`exit_of`). `before` is the exit code of the run without these troubles.
     """
     return code() or int(exit_of(troubles, before))
 
@@ -120,23 +121,22 @@ def shield() -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Block signals, so that threads started inside the block leave them to the main thread.
+    """Block signals in this thread until the end of the `with` block.
 
-    Otherwise, the signals would not wake the main thread.
-
-    Processes started inside the block inherit the blocked signals, and have to call `hear`.
+    Threads and processes that are started inside it inherit this. A thread stays so: otherwise, it
+    could receive a signal, which would then not wake the main thread. A process has to call `hear`.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+    mask_before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask_before)
 
 
 def hear() -> None:
-    """Unblock signals, and receive those that arrived in the meantime.
+    """Unblock signals in this thread. Those that have arrived in the meantime are delivered now.
 
-    A process started inside `unheard` also calls this.
+    A process that was started inside `unheard` also calls this.
     """
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
 
@@ -148,7 +148,9 @@ def deaf() -> None:
 
 @contextmanager
 def ending(end: Callable[[], None]) -> Iterator[None]:
-    """Call `end` when a signal arrives inside the block, or if one has already arrived."""
+    """Call `end` if a signal arrives inside the `with` block, or at its start if one has already
+    arrived.
+    """
     _STATE.ends.add(end)
     try:
         if _STATE.number:

@@ -49,7 +49,8 @@ _IN_GLOB = {
 
 def is_name(text: str) -> bool:
     """Return whether a commit author may have this name. Git puts the address between < and >."""
-    return text.isprintable() and not set(text) & set("<>")
+    has_brackets = "<" in text or ">" in text
+    return text.isprintable() and not has_brackets
 
 
 def is_address(text: str) -> bool:
@@ -113,13 +114,13 @@ def counted(number: int, noun: str) -> str:
 def and_more(texts: Sequence[str], most: int = FEW, separator: str = ", ") -> str:
     """Return the first `most` strings and the number of others: "web, api and 3 more"."""
     rest = len(texts) - most
-    return separator.join(texts[:most]) + (f" and {rest} more" if rest > 0 else "")
+    more = f" and {rest} more" if rest > 0 else ""
+    return separator.join(texts[:most]) + more
 
 
 def fits_glob(glob: str, text: str) -> bool:
-    """Return whether a glob matches the whole string: `*` does not match `/`, but `**` does.
-
-    Globs are never slow.
+    """Return whether a glob matches the whole string: `*` does not match `/`, but `**` does. No
+    glob makes this slow.
     """
     try:
         return _compiled_glob(glob).fullmatch(text) is not None
@@ -129,7 +130,7 @@ def fits_glob(glob: str, text: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _compiled_glob(glob: str) -> Any:
-    """Return the RE2 pattern for a glob. RE2 is never slow."""
+    """Return the compiled RE2 pattern for a glob. RE2 needs linear time for any pattern."""
     parts = re.split(r"(/\*\*/|\*\*|\*)", glob)  # wildcards, and the text between them
     pattern = "".join(_IN_GLOB.get(part) or re2.escape(part) for part in parts)
     return re2.compile(f"(?s){pattern}")
@@ -158,14 +159,15 @@ def harmless(text: str) -> str:
     """Add a backslash to every line that a CI runner would interpret: before a leading `::`,
     and inside `##[`.
     """
-    if text.isascii() and "::" not in text and "##" not in text:
+    has_marks = "::" in text or "##" in text
+    if text.isascii() and not has_marks:
         return text
-    return "\n".join(map(_disobeyed, text.split("\n")))
+    return "\n".join(map(_harmless_line, text.split("\n")))
 
 
 def exact_json(text: str) -> str:
-    """Return JSON text with the same meaning,
-    but without anything that a terminal or CI runner would interpret.
+    """Return JSON text with the same meaning, in which everything that a terminal or CI runner
+    would interpret is escaped: `##[` and invisible characters.
     """
     if "#" in text:
         text = _JSON_HASH.sub("\\\\u0023", text)
@@ -177,8 +179,10 @@ def exact_json(text: str) -> str:
     )
 
 
-def _disobeyed(line: str) -> str:
-    """Return the line with a backslash in front of what a CI runner would interpret."""
+def _harmless_line(line: str) -> str:
+    """Return the line with a backslash in a leading `::` or in `##[`, which a CI runner would
+    interpret, even with characters in between that it ignores. Such characters become visible.
+    """
     if not line.isascii():
         compared = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it
         is_command = compared.lstrip().startswith("::") or _BRACKET.search(compared)
@@ -215,6 +219,7 @@ def go_float(number: float) -> str:
 
     Numbers from a million up have an exponent (`1e+06`). Python's `repr` uses one only from 1e16.
     """
+    # `digits` are the significant digits, and `point` is the decimal point's position in them:
     # 0.00125 has the digits 125, and the point at -2: 0.00125 = 0.125 * 10 ** -2.
     mantissa, _, power = f"{number!r}".partition("e")
     whole, _, fraction = mantissa.partition(".")
@@ -227,8 +232,10 @@ def go_float(number: float) -> str:
         return "0"
 
     exponent = point - 1
-    if exponent < -4 or exponent >= 6:
-        fraction = f".{digits[1:]}" if len(digits) > 1 else ""
+    needs_exponent = exponent < -4 or exponent >= 6
+    if needs_exponent:
+        later_digits = digits[1:]
+        fraction = f".{later_digits}" if later_digits else ""
         sign = "-" if exponent < 0 else "+"
         return f"{digits[0]}{fraction}e{sign}{abs(exponent):02d}"
     if point <= 0:
@@ -239,15 +246,18 @@ def go_float(number: float) -> str:
 
 
 def nearest(word: str, known: Iterable[str], most: int = 2) -> str:
-    """Return the known word that equals a word or differs from it by at most `most` characters,
-    or "". Case, separators, and the order of the words in it do not matter.
+    """Return the word in `known` that is most similar to `word`, or "" if all of them differ from
+    it by more than `most` characters.
+
+    Case, and `_` or `.` instead of `-`, do not count as differences. A word with the same parts in
+    a different order (`tags-allow` for `allow-tags`) is returned at once.
     """
     spelling = normal_spelling(word)
-    parts = _words(word)
+    parts = _sorted_parts(word)
     nearest_key = ""
     least_distance = most + 1
     for key in known:
-        if spelling == normal_spelling(key) or parts == _words(key):
+        if spelling == normal_spelling(key) or parts == _sorted_parts(key):
             return key
         distance = differ(spelling, normal_spelling(key), least_distance)
         if distance < least_distance:
@@ -263,8 +273,10 @@ def normal_spelling(word: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _words(key: str) -> Sequence[str]:
-    """Return the words of a key in alphabetical order, because people swap them."""
+def _sorted_parts(key: str) -> Sequence[str]:
+    """Return the parts of a key in alphabetical order, because people swap them. `allow-tags` has
+    the parts `allow` and `tags`.
+    """
     return sorted(re.split(r"[-._]+", key.lower()))
 
 
@@ -272,11 +284,12 @@ def differ(word: str, other: str, limit: int) -> int:
     """Return the number of characters by which two words differ (inserted, dropped, replaced, or
     swapped), but at most `limit`.
 
-    This is the Damerau-Levenshtein distance. It stops early, because a manifest may have many long
-    keys.
+    This is the Damerau-Levenshtein distance. The calculation stops as soon as the result is at
+    least `limit`, because a manifest may have many long keys.
     """
     if abs(len(word) - len(other)) >= limit:
         return limit
+    # the common beginning does not count
     start = len(commonprefix((word, other)))  # noqa: RUF071 - words, not paths
     word = word[start:]
     other = other[start:]
@@ -297,7 +310,9 @@ def differ(word: str, other: str, limit: int) -> int:
                 swapped = row_before_last[j - 2] + 1  # `ab` for `ba`
                 distance = min(distance, swapped)
             row.append(distance)
-        if min(row) >= limit and min(last_row) >= limit:
+        # no later row has a smaller distance than the smallest of two rows in succession
+        is_limit_reached = min(row) >= limit and min(last_row) >= limit
+        if is_limit_reached:
             return limit
         row_before_last = last_row
         last_row = row

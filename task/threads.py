@@ -27,25 +27,26 @@ def start(work: Callable[[], object]) -> None:
 
 
 def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list[R]:
-    """Return the result of `work` for each item, in order. At most `at_once` threads are used.
+    """Call `work` with each item, in at most `at_once` threads, and return the results in the order
+    of the items.
 
-    After all calls have ended, raise the first error, in the order of the items.
-
-    After `Stopped`, do not start more work, and give running work a moment to clean up. Inside
-    `shutdown.shield`, all work is done.
+    If calls fail, the others are still made, and then the error for the first such item is raised.
+    If a signal interrupts the wait (`Stopped`), no more calls are started, and the running ones
+    have a moment to clean up.
     """
     if len(items) < 2:  # no threads needed
         return list(map(work, items))
+    # by the index of the item
     results: dict[int, R] = {}
     errors: dict[int, BaseException] = {}
-    numbered_items = list(enumerate(items))
+    numbered_items = list(enumerate(items))  # the items that no thread has taken yet
     numbered_items.reverse()  # the first item is taken first, from the end
     lock = Lock()
 
     def worker() -> None:
         """Take items until there are none left."""
         while True:
-            with lock:
+            with lock:  # so that no other thread takes the last item between these lines
                 if not numbered_items:
                     return
                 number, item = numbered_items.pop()
@@ -64,7 +65,7 @@ def in_threads(work: Callable[[T], R], items: Sequence[T], at_once: int) -> list
             thread.join()
     except shutdown.Stopped:
         with shutdown.shield():
-            numbered_items.clear()
+            numbered_items.clear()  # so that no thread takes another one
             end = time.monotonic() + _TIDYING
             for thread in threads:
                 thread.join(max(0.0, end - time.monotonic()))
@@ -84,13 +85,13 @@ def once(make: Callable[[], T]) -> Callable[[], T]:
     for a server.
     """
     lock = RLock()
-    made: list[T] = []
+    kept_value: list[T] = []  # empty until the value has been created
 
     def value() -> T:
-        if not made:
+        if not kept_value:
             with lock:
-                if not made:  # another thread may have created it in the meantime
-                    made.append(make())
-        return made[0]
+                if not kept_value:  # another thread may have created it in the meantime
+                    kept_value.append(make())
+        return kept_value[0]
 
     return value

@@ -17,8 +17,8 @@ _HINT = "use the form 2026-11-21T06:00:00Z"
 
 
 def utc(text: str) -> str:
-    """Normalize an RFC 3339 time to `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for other
-    strings.
+    """Convert an RFC 3339 time to UTC, as `YYYY-MM-DDTHH:MM:SS[.fff]Z`. Raises `Malformed` for
+    other strings.
 
     A date without a time means midnight, and a time without an offset is in UTC.
     `datetime.fromisoformat` alone would also accept weeks (`2026-W01-1`) and `20261121`, which are
@@ -27,17 +27,17 @@ def utc(text: str) -> str:
     match = _TIME.fullmatch(text.strip())
     if match is None:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT)
-    date, minute, second, fraction, offset = match.groups(default="")
-    minute = minute or "00:00"
+    date, hour_and_minute, second, fraction, offset = match.groups(default="")
+    hour_and_minute = hour_and_minute or "00:00"
     second = second or "00"
-    if second == "60":  # a leap second
+    if second == "60":  # a leap second, which `datetime` does not have
         second = "59"
     milliseconds = fraction.ljust(3, "0")[:3]
     is_utc = offset.upper() in {"", "Z"}
     zone = "+00:00" if is_utc else offset
     try:
-        when = datetime.fromisoformat(f"{date}T{minute}:{second}.{milliseconds}{zone}")
-        return _spelled(when)
+        when = datetime.fromisoformat(f"{date}T{hour_and_minute}:{second}.{milliseconds}{zone}")
+        return _formatted_utc(when)
     except (ValueError, OverflowError) as error:
         raise Malformed(f"{text[:50]!r} is not a time", _HINT) from error
 
@@ -49,7 +49,7 @@ def of_unix(seconds: int, milliseconds: int = 0) -> str:
     """
     try:
         since_1970 = timedelta(seconds=seconds, milliseconds=milliseconds)
-        return _spelled(datetime(1970, 1, 1, tzinfo=UTC) + since_1970)
+        return _formatted_utc(datetime(1970, 1, 1, tzinfo=UTC) + since_1970)
     except OverflowError as error:
         raise Malformed(f"{seconds} seconds since 1970 are out of range", _HINT) from error
 
@@ -75,7 +75,7 @@ def epoch_seconds(text: str) -> float:
     return when.timestamp()
 
 
-def _spelled(when: datetime) -> str:
+def _formatted_utc(when: datetime) -> str:
     """Return a time in `utc` format."""
     text = when.astimezone(UTC).isoformat(timespec="milliseconds").removesuffix("+00:00")
     return text.removesuffix(".000") + "Z"

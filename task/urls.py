@@ -51,9 +51,10 @@ class Url:
 
 
 def split(url: str) -> Url:
-    """Return the parts of a URL.
+    """Return the parts of a URL, as urllib3 sees them.
 
-    If no program could contact it, the host is "". A value without `://` is only a path.
+    The host is "" for a URL that cannot be parsed, and for a value without `://`, which is only a
+    path.
     """
     try:
         parts = urlsplit(url.replace("\\", "/"))
@@ -62,13 +63,20 @@ def split(url: str) -> Url:
         return Url(scheme.lower(), login="", host="", port="", path="")
     login, _, host_and_port = parts.netloc.rpartition("@")
     host, colon, port = host_and_port.rpartition(":")
-    is_port = colon and "]" not in port  # not a part of an IPv6 address
-    if not is_port:
+    has_port = bool(colon) and "]" not in port  # `]`: the colon is part of an IPv6 address
+    if not has_port:
         host = host_and_port
         port = ""
     query = f"?{parts.query}" if parts.query else ""
     fragment = f"#{parts.fragment}" if parts.fragment else ""
-    return Url(parts.scheme, login, host.lower(), port, parts.path, tail=query + fragment)
+    return Url(
+        scheme=parts.scheme,
+        login=login,
+        host=host.lower(),
+        port=port,
+        path=parts.path,
+        tail=query + fragment,
+    )
 
 
 def origin(url: str) -> str:
@@ -93,11 +101,13 @@ def without_login(url: str) -> str:
     if login is None:
         return url
     scheme = url[: login.start()]  # with `://`
-    if "://" in scheme.removesuffix("://"):  # it is in a second URL, inside the first
+    is_in_second_url = "://" in scheme.removesuffix("://")  # inside the first URL
+    if is_in_second_url:
         return url
     address = url[login.end() :]
     user = login[1].partition(":")[0]
-    if user and "ssh" in scheme.lower():
+    is_ssh = "ssh" in scheme.lower()
+    if user and is_ssh:
         return f"{scheme}{user}@{address}"
     return f"{scheme}{address}"
 
@@ -112,12 +122,13 @@ def login_of(url: str) -> tuple[str, str]:
 
 
 def as_ssh_url(url: str) -> str:
-    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL.
-
-    Other text is returned unchanged.
+    """Turn git's `user@host:path` and `[user@host:port]:path` into an ssh URL, such as
+    `ssh://user@host/path`. Other text is returned unchanged.
     """
     address, colon, path = url.partition(":")
-    if "://" in url or not colon or "/" in address:
+    is_url = "://" in url
+    is_local_path = not colon or "/" in address
+    if is_url or is_local_path:
         return url
     in_brackets = _BRACKETS.match(url)
     ipv6_address = _IPV6.match(url)
@@ -136,12 +147,13 @@ def as_ssh_url(url: str) -> str:
 
 @lru_cache(maxsize=4096)
 def normal_url(url: str) -> str:
-    """Return a key that is equal for all spellings of a repository's URL.
+    """Return a key that is equal for all spellings of a repository's URL, such as
+    `https://host/owner/repo` for `https://HOST:443/owner/repo.git`.
 
-    Argo CD's NormalizeGitURL treats most of them as equal. This also ignores the scheme's default
-    port, `git+ssh:`, and, for ssh, extra slashes before the path and git's `[user@host:port]:`.
-    With two keys for one repository, a run would write to it in two threads, and open two pull
-    requests.
+    Argo CD's NormalizeGitURL treats most spellings as equal. This function also ignores the
+    scheme's default port, `git+ssh:`, and, for ssh, extra slashes before the path and git's
+    `[user@host:port]:`. With two keys for one repository, a run would write to it in two threads,
+    and open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
     if "@" in text:
@@ -149,7 +161,8 @@ def normal_url(url: str) -> str:
     scheme, separator, after_scheme = text.partition("://")
     scheme = scheme.lower()
     scheme = _SCHEMES.get(scheme, scheme)
-    if not separator or scheme == "file":  # folder names are case-sensitive
+    is_folder = not separator or scheme == "file"
+    if is_folder:  # its name is case-sensitive
         return f"file://{text.removeprefix('file://')}"
 
     parts = split(f"{scheme}://{after_scheme}")
@@ -170,7 +183,8 @@ def argo_cd_url(url: str) -> str:
     "" if it is not a URL.
     """
     text = url.strip().lower()
-    if _ARGO_CD_SSH.fullmatch(text) and not text.startswith("ssh://"):
+    lacks_scheme = not text.startswith("ssh://")
+    if _ARGO_CD_SSH.fullmatch(text) and lacks_scheme:  # `git@host:path`
         text = f"ssh://{text.replace(':', '/', 1)}"
     text = text.removesuffix(".git")
     has_invalid_characters = not text.isprintable() or bool(set(text) & set(' {}\\"<>^`|'))
@@ -183,7 +197,8 @@ def argo_cd_url(url: str) -> str:
     # Go's URL parser rejects `ssh://git@host:path`
     login_host_and_port = after_scheme.partition("/")[0]
     host_and_port = login_host_and_port.rpartition("@")[2]
-    port = host_and_port.rpartition("]")[2].partition(":")[2]
+    after_ipv6_address = host_and_port.rpartition("]")[2]  # everything if there is no `]`
+    port = after_ipv6_address.partition(":")[2]
     if port and not port.isdigit():
         return ""
     return after_scheme
@@ -199,8 +214,8 @@ def login_and_host(url: str) -> str:
 
 
 def host_and_path(url: str) -> str:
-    """Return host and path, equal for `https://user@host/a/b.git`, `ssh://git@host:22/a/b/`, and
-    `git@host:a/b`.
+    """Return the host and the path of a URL, without login, port, and `.git`: `host/a/b` for
+    `https://user@host/a/b.git`, `ssh://git@host:22/a/b/`, and `git@host:a/b`.
     """
     text = as_ssh_url(url)
     if "://" not in text:
@@ -229,8 +244,8 @@ def is_loopback(host: str) -> bool:
 
 
 def web_page(url: str | None, longest: int = 2000) -> str:
-    """Return a page's URL as sent by a server, or "" if it is not a valid URL or is longer than
-    `longest` bytes.
+    """Return the URL of a page, as sent by a server, or "" if it is not an http URL, is longer than
+    `longest` bytes, or has characters that are unsafe in a link.
     """
     if not url or not url.startswith(("https://", "http://")):
         return ""

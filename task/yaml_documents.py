@@ -48,9 +48,10 @@ _FEW = 10_000  # keys that merge keys may add, even to the smallest text
 
 
 def parsed(text: str, build: Callable[[Iterator[Any]], Any]) -> Any:
-    """Call `build` with the events of `text` and return its result. Raises `NotYaml`.
+    """Parse YAML text, call `build` with the parser's events, and return its result.
 
-    The text must not begin with a byte order mark, which the parsers do not count.
+    Raises `NotYaml` if no parser can read the text, and the errors of `build`. The text must not
+    begin with a byte order mark, because the parsers do not count it in positions.
     """
     if "\ufeff" in text:
         text = _BOM.sub(r"\1\n", text)  # same length, so that positions in the text do not change
@@ -97,9 +98,10 @@ class NotYaml(Malformed):
 class Dialect:
     """How data is built from events, and what a document may cost."""
 
-    scalar: Callable[[Any], Any]  # its event → the value
-    key: Callable[[Any, Mapping[Any, Any]], Any]  # the value and the mapping so far → the key
-    value: Callable[[Any], Any] = lambda value: value  # of everything that is not a key
+    scalar: Callable[[Any], Any]  # converts a scalar's event to a value
+    # converts a value to the next key of a mapping, which is the second argument
+    key: Callable[[Any, Mapping[Any, Any]], Any]
+    value: Callable[[Any], Any] = lambda value: value  # converts everything that is not a key
     deepest: int = 200
     merged: int = 0  # keys that `<<` may add to all mappings; if 0, `<<` is an ordinary key
     # values after alias expansion: seven lines can expand to ten million. 0 means no limit
@@ -108,7 +110,9 @@ class Dialect:
 
 
 def loaded(text: str, dialect: Dialect) -> list[Any]:
-    """Return the documents in a YAML string as plain data. Raises `Malformed`."""
+    """Return the documents in a YAML string as dictionaries, lists, and what the `dialect` makes of
+    scalars. Raises `Malformed`.
+    """
     documents: list[Any] = parsed(text.removeprefix("\ufeff"), _Builder(dialect).build)
     return documents
 
@@ -117,27 +121,29 @@ class _Builder:
     """Builds data from events, with a stack instead of recursion. Aliases share their values."""
 
     def __init__(self, dialect: Dialect) -> None:
-        self._how = dialect
+        self._dialect = dialect
         self._mergeable_keys = dialect.merged  # how many more keys `<<` may add
         # the open containers: container, [pending key] or [], and its anchor
         self._stack: list[tuple[Any, list[Any], str | None]] = []
         self._sizes = [0]  # sizes of the open containers, with aliases expanded
-        self._anchors: dict[str | None, tuple[Any, int]] = {}
-        self._done: list[Any] = []
+        self._anchors: dict[str | None, tuple[Any, int]] = {}  # the values of anchors, and sizes
+        self._documents: list[Any] = []  # those that are complete
 
     def build(self, events: Iterator[Any]) -> list[Any]:
-        """Return the documents in a stream of parser events."""
+        """Return the documents in a stream of parser events. Raises `Malformed` for what the
+        dialect does not allow, and for an unknown anchor.
+        """
         for event in events:
             # PyYAML and ruamel.yaml have different classes with the same names
             kind = type(event).__name__
-            tag = None if self._how.tags else getattr(event, "tag", None)
+            tag = None if self._dialect.tags else getattr(event, "tag", None)
             if tag:
                 raise Malformed(
                     f"line {event.start_mark.line + 1} has the tag {str(tag)[:100]!r}",
                     "remove the tag",
                 )
             if kind == "ScalarEvent":
-                value = _MERGE if self._merges(event) else self._how.scalar(event)
+                value = _MERGE if self._merges(event) else self._dialect.scalar(event)
                 self._put(value, 1, event.anchor)
             elif kind == "MappingStartEvent":
                 self._open({}, event.anchor)
@@ -156,19 +162,22 @@ class _Builder:
             elif kind == "DocumentEndEvent":
                 self._anchors = {}
                 self._sizes = [0]
-        return self._done
+        return self._documents
 
     def _open(self, container: Any, anchor: str | None) -> None:
-        """Start a mapping or a sequence. It gets all values until it ends."""
-        if len(self._stack) >= self._how.deepest:
-            raise Malformed(f"nested more than {self._how.deepest} levels deep")
+        """Start a mapping or a sequence (`container`). Values are added to it until it ends."""
+        if len(self._stack) >= self._dialect.deepest:
+            raise Malformed(f"nested more than {self._dialect.deepest} levels deep")
         self._stack.append((container, [], anchor))
         self._sizes.append(1)
+        # an alias inside the container must not refer to an earlier value with the same anchor
         self._anchors.pop(anchor, None)
 
     def _merges(self, event: Any) -> bool:
-        """Return whether a scalar is a merge key. A quoted `<<` is an ordinary key."""
-        if event.value != "<<" or not self._how.merged or not self._stack:
+        """Return whether a scalar is a merge key: an unquoted `<<` where a mapping has its next
+        key.
+        """
+        if event.value != "<<" or not self._dialect.merged or not self._stack:
             return False
         is_plain = event.implicit[0] or event.tag == "tag:yaml.org,2002:merge"
         container, pending_key, _ = self._stack[-1]
@@ -176,7 +185,8 @@ class _Builder:
         return bool(is_plain) and is_key
 
     def _merge(self, into: dict[Any, Any], value: Any) -> None:
-        """Add the keys of a mapping, or of a list of mappings, in which the first one wins.
+        """Add the keys of `value`, the value of a merge key, to the mapping `into`. If it is a list
+        of mappings, the first mapping with a key wins. Raises `Malformed`.
 
         In Go, the order of lines matters: a key before `<<` is replaced, and a key after it wins.
         """
@@ -198,26 +208,26 @@ class _Builder:
         `size` is the number of values in it, with aliases expanded.
         """
         self._sizes[-1] += size
-        if self._sizes[-1] > self._how.most > 0:
+        if self._sizes[-1] > self._dialect.most > 0:
             raise Malformed("document contains excessive aliasing")
         if anchor:
             self._anchors[anchor] = (value, size)
 
         if not self._stack:
-            self._done.append(self._how.value(value))
+            self._documents.append(self._dialect.value(value))
             return
         container, pending_key, _ = self._stack[-1]
         if isinstance(container, list):
-            container.append(self._how.value(value))
+            container.append(self._dialect.value(value))
             return
         if not pending_key:
-            pending_key.append(value if value is _MERGE else self._how.key(value, container))
+            pending_key.append(value if value is _MERGE else self._dialect.key(value, container))
             return
         key = pending_key.pop()
         if key is _MERGE:
             self._merge(container, value)
         else:
-            container[key] = self._how.value(value)
+            container[key] = self._dialect.value(value)
 
 
 @dataclass(frozen=True)
@@ -232,7 +242,9 @@ class ManifestDocument:
 
 
 def documents(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents of a YAML or JSON file that may concern us."""
+    """Yield the documents of a YAML or JSON file that may concern us: those that contain a word in
+    `OURS`, such as `argoproj.io`.
+    """
     text = text.removeprefix("\ufeff")
     if not OURS.search(text):
         return
@@ -245,29 +257,31 @@ def documents(text: str) -> Iterator[ManifestDocument]:
             pass  # a YAML flow mapping, or broken JSON, which the YAML reader reports
     for chunk, line in _chunks(text):
         if OURS.search(chunk):
-            yield from _read(chunk, line)
+            yield from _read_chunk(chunk, line)
 
 
 def broken(text: str) -> Iterator[ManifestDocument]:
-    """Yield the documents that `documents` skips and that are not YAML.
-
-    This parses all of them.
+    """Yield the documents that are not valid YAML, of those that `documents` skips as irrelevant.
+    To find them, this parses all skipped documents.
     """
     for chunk, line in _chunks(text.removeprefix("\ufeff")):
         if OURS.search(chunk):
             continue
-        for document in _read(chunk, line):
+        for document in _read_chunk(chunk, line):
             if document.problem:
                 yield document
 
 
 def _chunks(text: str) -> Iterator[tuple[str, int]]:
-    """Split a YAML text at the lines that start a document.
+    """Split a YAML text at the lines that start a document (`---`). Yield each part with the number
+    of its first line, counting from 1.
 
-    Yields each part with the number of its first line, counting from 1.
+    A text with directives (`%YAML 1.2`) is not split, because they belong to the following
+    document.
     """
     starts = [match.start() for match in _START.finditer(text)]
-    if re.search(r"^%", text, re.MULTILINE):  # directives belong to the following document
+    has_directives = re.search(r"^%", text, re.MULTILINE) is not None
+    if has_directives:
         starts = []
     bounds = [0, *(start for start in starts if start > 0), len(text)]
     line = 1
@@ -293,9 +307,9 @@ def loaded_plain(text: str) -> list[Any]:
     return loaded(text, Dialect(_scalar, _key, tags=True))
 
 
-def _read(chunk: str, line: int) -> Iterator[ManifestDocument]:
-    """Yield the documents in a part of the text that starts at this line, or if the part cannot be
-    read, a document with the reason.
+def _read_chunk(chunk: str, line: int) -> Iterator[ManifestDocument]:
+    """Yield the documents in a part of a text. If it cannot be read, yield one document with the
+    reason in `problem`. `line` is the number of the part's first line in the text.
     """
     content = chunk.lstrip("-\r\n\t ")
     before_content = chunk.removesuffix(content)
@@ -327,7 +341,9 @@ def _unique_key(value: Any, container: Mapping[Any, Any]) -> Any:
 
 
 def _scalar(event: Any) -> Any:
-    """Return the value of a scalar: a string, or for a plain scalar, maybe a bool or None."""
+    """Return the value of a scalar: a bool or None for an unquoted `true`, `false`, or `null` (or
+    another spelling of them), and a string for everything else.
+    """
     value = event.value
     is_string = event.style or event.tag  # quoted, block, or tagged
     if is_string:

@@ -206,9 +206,10 @@ class CommandFiles(Mapping[str, TyperCommand]):
 
 @cache
 def _command(name: str) -> TyperCommand:
-    """Import the module of a command, and return its Typer command."""
+    """Import the module of a command, such as `task.cli.wait`, and return its Typer command."""
     kind = kind_of(name)
-    module_name = "update" if kind.writes or kind.takes_images else name
+    is_update = kind.writes or kind.takes_images
+    module_name = "update" if is_update else name
     # A signal here would leave modules half imported, and a stopped run needs this module again to
     # write its results.
     with shutdown.shield():
@@ -221,7 +222,7 @@ def _command(name: str) -> TyperCommand:
     app.command(
         name,
         cls=GroupedHelp,
-        # Click does not rewrap the lines after \b.
+        # Click does not rewrap the paragraph after \b.
         help=f"{sentence}\n\n\b\nExamples:\n{example_lines}\n\n\b\nDocumentation: {DOCS}/{page}",
         # without this, Typer shortens the help in the list of commands
         short_help=sentence,
@@ -246,7 +247,7 @@ app = typer.Typer(
 )
 
 
-def _version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
+def _print_version(wanted: bool) -> None:  # noqa: FBT001 - as Typer calls it
     """Print the version and exit, if `--version` is set."""
     if wanted:
         typer.echo(f"image-update {__version__}")
@@ -261,13 +262,13 @@ def _root_options(
         bool,
         typer.Option(
             "--version",
-            callback=_version,
+            callback=_print_version,
             is_eager=True,
             help="Show the version.",
         ),
     ] = False,
 ) -> None:
-    del version  # `_version` has already handled it
+    del version  # `_print_version` has already handled it
     if not context.invoked_subcommand:
         typer.echo(context.get_help(), err=True)  # the command is missing, so stdout stays empty
         raise typer.Exit(int(Exit.USAGE))
@@ -278,7 +279,11 @@ group.commands = cast("dict[str, Any]", CommandFiles())
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run one command line and return its exit code. Errors are printed."""
+    """Run one command line and return its exit code.
+
+    `argv` has the words after the program's name. Every exception is printed and becomes an exit
+    code.
+    """
     if argv[:1] == ["help"]:
         argv = [*argv[1:], "--help"]
     call = Call(group, argv)
@@ -288,58 +293,59 @@ def main(argv: Sequence[str]) -> int:
             typer.echo(TABLE)
             return int(Exit.OK)
         if call.mistake:
-            return _end_with(call.mistake, call)
+            return _report_error(call.mistake, call)
         code = group.main(
             args=list(call.argv),
             prog_name="image-update",
-            standalone_mode=False,
+            standalone_mode=False,  # raise errors instead of printing them
             obj=call,
         )
         return code or 0
     except SystemExit as end:
         return _code_of_exit(end, argv, call)
     except UsageError as error:
-        return _end_with(as_given(error, call.variables), call)
+        return _report_error(as_given(error, call.variables), call)
     except TaskError as error:
-        return _end_with(error, call)
+        return _report_error(error, call)
     except typer.TyperException as error:
         mistake = explained(error, call.command, _flags_of_commands(), call.environ, argv)
-        return _end_with(as_given(mistake, call.variables), call)
+        return _report_error(as_given(mistake, call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
-        return _end_with(
+        return _report_error(
             shutdown.StoppedError(name, hint="nothing is left half done; run it again"),
             call,
         )
     except Exception as error:  # noqa: BLE001 - people get the traceback, CI systems get results
-        return _end_unexpectedly(error, argv, call)
+        return _report_unexpected_error(error, argv, call)
 
 
 def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
-    """Return the exit code after Typer has exited.
+    """Return the exit code for a `SystemExit` that Typer has raised.
 
-    Typer exits after any broken pipe, which is harmless only while it is printing help.
+    Typer exits after any broken pipe. That is harmless while it is printing help. Otherwise, it is
+    reported as a defect.
     """
     cause = end.__context__
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(cause, BrokenPipeError) and not prints_help:
-        return _defect(cause, call)
+        return _report_defect(cause, call)
     return int(end.code or 0)
 
 
-def _end_unexpectedly(error: Exception, argv: Sequence[str], call: Call) -> int:
-    """Report an error that no code expects, and return the exit code.
+def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) -> int:
+    """Report an exception of an unexpected class, and return the exit code.
 
     It is a defect, unless the help could not be printed, or the machine has run out of a resource.
     """
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(error, OSError) and prints_help:  # for example, the disk is full
         abandon(sys.stdout)
-        return _end_with(unwritable(error), call)
+        return _report_error(unwritable(error), call)
     no_resources = exhausted(error)
     if no_resources:
-        return _end_with(no_resources, call)
-    return _defect(error, call)
+        return _report_error(no_resources, call)
+    return _report_defect(error, call)
 
 
 def _flags_of_commands() -> dict[str, list[str]]:
@@ -347,9 +353,9 @@ def _flags_of_commands() -> dict[str, list[str]]:
     return {name: shown_flags(command.params) for name, command in group.commands.items()}
 
 
-def _defect(error: Exception, call: Call) -> int:
-    """Report an unexpected error with its traceback, and return the exit code."""
-    code = _end_with(
+def _report_defect(error: Exception, call: Call) -> int:
+    """Report a defect of this program with its traceback, and return the exit code."""
+    code = _report_error(
         TaskError(
             f"a defect in image-update: {type(error).__name__}",
             hint="please report it with the traceback",
@@ -360,9 +366,11 @@ def _defect(error: Exception, call: Call) -> int:
     return code
 
 
-def _end_with(error: TaskError, call: Call) -> int:
-    """Print the error, and return the exit code. If a CI system is waiting for results, write them
-    as well.
+def _report_error(error: TaskError, call: Call) -> int:
+    """Print the error, and return the exit code. For the commands that CI systems call, also write
+    the results.
+
+    The message uses the names of the form's parameters if the options are from a form.
     """
     code = shutdown.code_of_run([error.trouble])
     message = call.in_words_of_the_form(str(error))
@@ -375,9 +383,12 @@ def _end_with(error: TaskError, call: Call) -> int:
 
 
 def _write_failure(trouble: Trouble, code: int, call: Call) -> None:
-    """Write the results of a failed run to the places that the options name."""
+    """Write the results of a run that has failed to the files that the options name.
+
+    Depending on the command, these are a whole report, or only the results for the CI system.
+    """
     failure = Report(
-        call.command,
+        command=call.command,
         images=(),
         considered=0,
         decisions=(),

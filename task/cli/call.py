@@ -28,12 +28,13 @@ CI_COMMANDS = commands_that(lambda command: command.for_ci)
 
 
 class Adopted(NamedTuple):
-    """The result of `adopt`."""
+    """The result of `adopt`: what a form in a CI system adds to the command line."""
 
-    called: Mapping[str, str] = {}  # maps each variable to the name of its parameter in the form
+    # the name of the form's parameter for each variable
+    parameter_by_variable: Mapping[str, str] = {}
     fields: Collection[str] = ()  # the names of the form's parameters
     words: Sequence[str] = ()  # arguments from `options`, for the command line
-    mistake: UsageError | None = None
+    mistake: UsageError | None = None  # what is wrong with the form
 
 
 def adopt(
@@ -42,12 +43,14 @@ def adopt(
     commands: Mapping[str, Any],
     options: Sequence[str] = (),
 ) -> Adopted:
-    """Turn the form's parameters into variables for the command's options.
+    """Move the parameters of a CI system's form in `environ` to the variables of the command's
+    options. A mistake in the form is returned, not raised.
 
-    `options` are the arguments of a Tekton step. A parameter that is empty or has its default value
-    counts as unset, because every step passes all parameters.
+    `commands` has the Typer commands, and `options` are the arguments of a Tekton step. A parameter
+    that is empty or has its default value counts as unset, because every step passes all
+    parameters.
     """
-    parameters = _parameters_in(environ)
+    parameters = _pop_parameters(environ)  # values by parameter name, such as "dry-run"
     if not parameters:
         return Adopted()
     if not command:
@@ -66,32 +69,39 @@ def adopt(
         if text.strip() not in ("", default_values.get(name))
     }
 
-    accepted = variables(commands[command].params)
+    variable_by_parameter = variables(commands[command].params)  # only what the command accepts
     for name, text in set_by_user.items():
-        if name in accepted:
-            environ[accepted[name]] = text
-    called = {}
-    for name, variable in accepted.items():
+        if name in variable_by_parameter:
+            environ[variable_by_parameter[name]] = text
+    parameter_by_variable = {}
+    for name, variable in variable_by_parameter.items():
         # if the job sets the variable itself, errors must not blame an unset parameter
         is_unset = name in fields and variable not in environ
         if name in set_by_user or is_unset:
-            called[variable] = name
+            parameter_by_variable[variable] = name
 
     if command not in CI_COMMANDS:  # a script in the job may also call `report`
-        return Adopted(called, fields)
-    refused = [name for name in set_by_user if name not in accepted]
+        return Adopted(parameter_by_variable, fields)
+    refused = [name for name in set_by_user if name not in variable_by_parameter]
     if refused:
-        return Adopted(called, fields, mistake=_parameters_not_taken(refused, command, commands))
+        return Adopted(
+            parameter_by_variable,
+            fields,
+            mistake=_unaccepted_parameters(refused, command, commands),
+        )
     params_of_commands = {name: commands[name].params for name in CI_COMMANDS}
     try:
         words = form.arguments(entries, command, params_of_commands, fields, environ)
     except UsageError as mistake:
-        return Adopted(called, fields, mistake=mistake)
-    return Adopted(called, fields, words)
+        return Adopted(parameter_by_variable, fields, mistake=mistake)
+    return Adopted(parameter_by_variable, fields, words)
 
 
-def _parameters_in(environ: MutableMapping[str, str]) -> dict[str, str]:
-    """Remove a form's parameters from the environment, and return them."""
+def _pop_parameters(environ: MutableMapping[str, str]) -> dict[str, str]:
+    """Remove a form's parameters from the environment, and return them.
+
+    `IMAGE_UPDATE_PARAMETER_DRY_RUN` is the parameter `dry-run`.
+    """
     return {
         name.removeprefix(PARAMETER_PREFIX).lower().replace("_", "-"): environ.pop(name)
         for name in sorted(environ)
@@ -99,14 +109,14 @@ def _parameters_in(environ: MutableMapping[str, str]) -> dict[str, str]:
     }
 
 
-def _parameters_not_taken(
+def _unaccepted_parameters(
     refused: Sequence[str],
     command: str,
     commands: Mapping[str, Any],
 ) -> UsageError:
-    """Return the error for parameters that the command does not have.
+    """Return the error for parameters of a form that the command does not accept.
 
-    The hint lists the commands that have all of them.
+    The hint lists the commands that accept all of them.
     """
     matching_commands = [
         name for name in CI_COMMANDS if set(refused) <= variables(commands[name].params).keys()
@@ -134,21 +144,21 @@ def parameter_of(param: Any) -> str:
 
 
 def defaults() -> dict[str, str]:
-    """Return each option's default as a string, by parameter name.
+    """Return each option's default as people write it in a form, by the name of its parameter.
 
-    The default is "" if the repository's config provides it.
+    `--dry-run` is `{"dry-run": "false"}`. The default is "" if there is none.
     """
     default_values = {}
     for field, _, option in every_option():
         if option.argument:
             continue
-        flag = option.flag or field.name
-        parameter = flag.removeprefix("--").replace("_", "-")
-        default_values[parameter] = _text(field.default)
+        flag_or_field = option.flag or field.name
+        parameter = flag_or_field.removeprefix("--").replace("_", "-")
+        default_values[parameter] = _default_as_text(field.default)
     return default_values
 
 
-def _text(default: Any) -> str:
+def _default_as_text(default: Any) -> str:
     """Return a default as people write it in a form."""
     if default is None or isinstance(default, tuple | Secret):
         return ""
@@ -163,16 +173,21 @@ OF_A_SERVICE = re.compile(
 
 
 def strange_variables(environ: Mapping[str, str]) -> tuple[Problem, ...]:
-    """Return a warning for each unknown variable with our prefix, without its value."""
-    our_variables = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
+    """Return a warning for each variable that has our prefix (`IMAGE_UPDATE_`) and a value, but
+    that is unknown. The warning does not show the value.
+    """
+    known_variables = {*(variable_of(field.name) for field, _, _ in every_option()), *SECRETS}
     warnings = []
     for name in sorted(environ):
-        if not name.startswith(ENV_PREFIX) or not environ[name].strip():
+        is_ours = name.startswith(ENV_PREFIX)
+        is_blank = not environ[name].strip()
+        if not is_ours or is_blank:
             continue
-        if name in our_variables or name.startswith(RESULTS_PREFIX) or OF_A_SERVICE.fullmatch(name):
+        is_result = name.startswith(RESULTS_PREFIX)
+        if name in known_variables or is_result or OF_A_SERVICE.fullmatch(name):
             continue
         hint = "see the options in the reference, or remove the variable"
-        similar = nearest(name, sorted(our_variables))
+        similar = nearest(name, sorted(known_variables))
         if similar:
             hint = f"did you mean {similar}?"
         warnings.append(Problem(Trouble.warning("usage", f"unknown variable {name}", hint)))
@@ -183,12 +198,13 @@ class Call:
     """A call to the command line. Commands get the call from `context.obj`."""
 
     def __init__(self, group: TyperGroup, argv: Sequence[str]) -> None:
-        """Read the arguments and, if there is one, the form.
+        """Read the arguments in `argv` and, if a CI system has passed one, the form.
 
         `group` has the commands. The form's parameters become variables in `os.environ`.
         """
         self._group = group
-        self.command = argv[0] if argv and argv[0] in group.commands else ""
+        is_known = bool(argv) and argv[0] in group.commands
+        self.command = argv[0] if is_known else ""
 
         words = argv[1:]
         options_of_step: Sequence[str] = ()
@@ -199,19 +215,19 @@ class Call:
             words = ()
 
         adopted = adopt(os.environ, self.command, group.commands, options_of_step)
-        self._called = adopted.called
-        self._fields = adopted.fields
-        self.mistake = adopted.mistake
-        self._words = [*words, *adopted.words]
+        self._parameter_by_variable = adopted.parameter_by_variable
+        self._fields = adopted.fields  # the names of the form's parameters
+        self.mistake = adopted.mistake  # in the form
+        self._words = [*words, *adopted.words]  # the arguments after the command
         self.argv = [*argv[:1], *self._words]
         if self.mistake and self.command not in CI_COMMANDS:
             self.command = "run"  # `run`'s options specify where a failed step writes results
         self.environ: Mapping[str, str] = dict(os.environ)
 
     @cached_property
-    def _parsed(self) -> Any:
-        """The parts of a possibly invalid command line that can be parsed, as a Click context. None
-        if there is no command.
+    def _context(self) -> Any:
+        """The Click context of the command line, without the parts that cannot be parsed. None if
+        there is no known command.
         """
         if not self.command:
             return None
@@ -226,35 +242,38 @@ class Call:
 
     @property
     def given(self) -> Mapping[str, Any]:
-        """Return the options that can be read, by name.
+        """Return the values of the options that can be parsed, by the option's field, such as
+        `log_format`.
 
         Even an invalid command line can specify where to write the results.
         """
-        if self._parsed is None:
+        if self._context is None:
             return {}
-        return {option: value for option, value in self._parsed.params.items() if value is not None}
+        return {
+            option: value for option, value in self._context.params.items() if value is not None
+        }
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """Return the flags whose values come from variables, with the names that errors use for
-        them.
+        """Return the flags whose values come from variables, each with the name that the user
+        knows: the form's parameter, or the variable itself.
 
-        The name is that of the variable or of the form's parameter.
+        For example, `{"--git-username": "git-username"}`.
         """
-        if self._parsed is None:
+        if self._context is None:
             return {}
         names: dict[str, str] = {}
         for param in self._group.commands[self.command].params:
             if not param.envvar:
                 continue
             variable = str(param.envvar)
-            source = self._parsed.get_parameter_source(param.name)
+            source = self._context.get_parameter_source(param.name)
             is_from_variable = source is not None and source.name == "ENVIRONMENT"
-            is_form_parameter = variable in self._called
+            is_form_parameter = variable in self._parameter_by_variable
             if is_form_parameter or is_from_variable:
                 first_name = param.opts[0]
                 flag = first_name if first_name.startswith("--") else str(param.metavar)
-                names[flag] = self._called.get(variable, variable)
+                names[flag] = self._parameter_by_variable.get(variable, variable)
         return names
 
     def in_words_of_the_form(self, text: str) -> str:
@@ -273,8 +292,8 @@ class Call:
 
     @cached_property
     def log(self) -> Log:
-        """The log, which starts with warnings about unknown variables: they may explain later
-        errors.
+        """The log in the requested format. The first access creates it, and logs a warning for each
+        unknown variable, because these may explain later errors.
         """
         log_format = self.given.get("log_format", "auto")
         if log_format == "auto":

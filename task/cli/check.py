@@ -31,14 +31,18 @@ def carry_out(
     log: Log,
     shielded: ExitStack,
 ) -> Report:
-    """Judge the change and return the report, without writing anything."""
+    """Judge the version changes between the two commits in the settings, and return the report.
+
+    Nothing is written, but with `--comment`, the report is posted as a comment. A shield against
+    signals is added to `shielded`, and the caller closes it once the report is published.
+    """
     compared = compared_of(settings.check, environ)
     job = job_of(settings, (), environ)
     world = RealWorld(settings, environ, log, job.scope)
     try:
         report = judge(job, world, compared)
         if log.form == "github":
-            _attach_admitted(report, log)
+            _attach_admitted_versions(report, log)
         shielded.enter_context(shutdown.shield())  # from now on, no signal can lose the report
         return commented(report, job, world) if job.comment else report
     finally:
@@ -46,9 +50,9 @@ def carry_out(
             world.close()
 
 
-def _attach_admitted(report: Report, log: Log) -> None:
-    """Show each admitted version at its line. Refused versions are reported as errors, which
-    already have a line.
+def _attach_admitted_versions(report: Report, log: Log) -> None:
+    """Log a notice for each admitted version, which GitHub shows at the version's line. Refused
+    versions are reported as errors, which already have a line.
     """
     for decision in report.updates:
         app = decision.subscription.application

@@ -40,12 +40,13 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
     the one option that it declares itself.
     """
 
-    def called(
+    def run_command(
         context: typer.Context,
-        **_given: Any,
-    ) -> int:  # Typer passes None for an empty list
+        **_parsed: Any,  # the same as `context.params`, but None for an empty list
+    ) -> int:
         shutdown.check()  # a signal during the imports did not raise, and stdin may never end
-        if command in TAKEN:
+        has_settings = command in TAKEN
+        if has_settings:
             return body(settings_of(command, context.params), context.obj)
         return body(**context.params)
 
@@ -62,36 +63,39 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         annotation=typer.Context,
     )
 
-    # Typer reads these instead of the signature and the docstring of `called`.
-    called.__signature__ = inspect.Signature([context, *params, _help_all()])  # type: ignore[attr-defined]
-    called.__annotations__ = {}
-    called.__doc__ = body.__doc__
-    return called
+    # Typer reads these instead of the signature and the docstring of `run_command`.
+    signature = inspect.Signature([context, *params, _help_all_parameter()])
+    run_command.__signature__ = signature  # type: ignore[attr-defined]
+    run_command.__annotations__ = {}
+    run_command.__doc__ = body.__doc__
+    return run_command
 
 
-def settings_of(command: str, given: Mapping[str, Any]) -> Settings:
-    """Return the settings for a call.
+def settings_of(command: str, parsed_values: Mapping[str, Any]) -> Settings:
+    """Return the settings for a call of the command.
 
-    `given` contains the values that Typer has parsed. Raises `UsageError` for options that cannot
-    be combined.
+    `parsed_values` are from Typer, by the name of the option's field, such as `git_username`.
+    Raises `UsageError` for options that cannot be combined.
     """
     accepted = TAKEN[command]  # the records and the single options that the command accepts
     record_types = get_type_hints(Settings)
     records = {
-        name: record_of(record_type, given)
+        name: record_of(record_type, parsed_values)
         for name, record_type in record_types.items()
         if record_type in accepted
     }
-    single_options = {name: given[name] for name in given if name in accepted}
+    single_options = {name: value for name, value in parsed_values.items() if name in accepted}
     settings = Settings(command, **records, **single_options)
     check(settings)
     return settings
 
 
-def record_of(record: type, given: Mapping[str, Any]) -> Any:
-    """Return a record with the given values. Other fields keep their defaults."""
-    values = {field.name: given[field.name] for field in fields(record) if field.name in given}
-    return record(**values)
+def record_of(record: type, values: Mapping[str, Any]) -> Any:
+    """Return a record with those of the values that are for one of its fields. Other fields keep
+    their defaults.
+    """
+    names = [field.name for field in fields(record) if field.name in values]
+    return record(**{name: values[name] for name in names})
 
 
 def _typer_parameter(
@@ -101,47 +105,55 @@ def _typer_parameter(
     *,
     is_required: bool,
 ) -> inspect.Parameter:
-    """Return the function parameter from which Typer creates an option or an argument.
+    """Return a parameter of a function's signature, from which Typer creates an option or an
+    argument of the command.
 
-    `field` is the option's field in the settings, and `kind` is its type. A bool becomes
-    `--x/--no-x`, and a tuple becomes an option that can be repeated.
+    `field` is a field of the settings, such as `git_username`, and `kind` is its type. A bool
+    becomes a flag, `--x/--no-x`, and a tuple becomes an option that can be repeated.
     """
-    is_flag = kind is bool or bool in get_args(kind)
+    is_flag = kind is bool or bool in get_args(kind)  # `bool`, or `bool | None`
     is_list = get_origin(kind) is tuple
+    has_single_text = not is_flag and not is_list
+    has_choices = option.read is one_of
+    # "" stands for an empty tuple, and for an empty secret
     default = "" if is_list or isinstance(field.default, Secret) else field.default
 
     declare = typer.Argument if option.argument else typer.Option
     declaration = declare(
         *_names_for_typer(field, option, is_flag=is_flag),
         envvar=None if option.old_name else variable_of(field.name),
-        hidden=option.old_name,
+        hidden=option.old_name,  # an old name still works, but the help does not show it
         metavar=option.metavar or None,
         help=option.help,
         rich_help_panel=option.group,
-        # `_reader` expects strings, whatever the default
-        parser=None if is_list or is_flag else str,
+        # `_reader` expects strings, whatever the type of the default is
+        parser=str if has_single_text else None,
         callback=_reader(field, option, default, is_flag=is_flag, is_required=is_required),
-        autocompletion=(lambda: option.metavar.split("|")) if option.read is one_of else None,
+        # the metavar of a choice lists the valid values, such as `auto|always|never`
+        autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
-    shown_default: Any = option.shown or default
+    # Typer shows it in the help. A parameter without a default becomes required.
+    default_for_typer: Any = option.shown or default
     if is_required:
-        shown_default = inspect.Parameter.empty
+        default_for_typer = inspect.Parameter.empty
     elif is_list:
-        shown_default = None
+        default_for_typer = None
     elif is_flag:
-        shown_default = bool(default)
+        default_for_typer = bool(default)
     type_for_typer = _type_for_typer(is_flag=is_flag, is_list=is_list, is_required=is_required)
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
-        default=shown_default,
+        default=default_for_typer,
         annotation=Annotated[type_for_typer, declaration],
     )
 
 
 def _names_for_typer(field: Field[Any], option: Option, *, is_flag: bool) -> list[str]:
-    """Return an option's long and short name in Typer's notation. An argument has no names."""
+    """Return an option's names in Typer's notation, such as `["--output", "-o"]` or
+    `["--wait/--no-wait"]`. An argument has no names.
+    """
     if option.argument:
         return []
     name = option.flag or flag_of(field.name)
@@ -159,10 +171,14 @@ def _reader(
     is_flag: bool,
     is_required: bool,
 ) -> Callable[[typer.Context, typer.CallbackParam, Any], Any]:
-    """Return the callback that converts the option's value to the field's value."""
+    """Return the function that Typer calls with an option's parsed value, to convert it to the
+    value of the settings' field.
+
+    `default` is the value that the option has in Typer if the user does not set it.
+    """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
-        given = _given(context, param, value, option, default)
+        given = _given_values(context, param, value, option, default)
         if is_flag:  # the variable is the one for `--x`; a blank variable counts as unset
             return value if given.is_given else field.default
         result = option.read(given)
@@ -174,7 +190,10 @@ def _reader(
 
 
 def _type_for_typer(*, is_flag: bool, is_list: bool, is_required: bool) -> Any:
-    """Return the type of an option's parameter. All values except flags are read as strings."""
+    """Return the type that Typer should use for an option: `bool`, `str`, or a list of strings.
+
+    Typer reads all values except flags as strings, and `_reader` converts them.
+    """
     if is_required:
         return list[str] if is_list else str
     if is_flag:
@@ -182,14 +201,17 @@ def _type_for_typer(*, is_flag: bool, is_list: bool, is_required: bool) -> Any:
     return list[str] | None if is_list else str
 
 
-def _given(
+def _given_values(
     context: typer.Context,
     param: typer.CallbackParam,
     value: Any,
     option: Option,
     default: Any,
 ) -> Given:
-    """Return the values that Typer has parsed for an option, and where they come from."""
+    """Return an option's values as strings, and where they come from.
+
+    `value` is what Typer has parsed. Without a value from the user, there are no strings.
+    """
     typer_source = context.get_parameter_source(str(param.name))
     source: Origin = "default"
     if typer_source is not None:
@@ -202,7 +224,13 @@ def _given(
     elif source == "command line":
         values = value if isinstance(value, list | tuple) else [value]
         texts = tuple(map(str, values))
-    return Given(param.opts[0], texts, source, option.metavar, default)
+    return Given(
+        name=param.opts[0],
+        texts=texts,
+        source=source,
+        metavar=option.metavar,
+        default=default,
+    )
 
 
 # arguments that are files, not NAME or NAMESPACE/NAME
@@ -223,30 +251,32 @@ class GroupedHelp(TyperCommand):
         return ["[OPTIONS]", *arguments]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Insert a value for `--html` if the option has none, because Typer does not support
-        optional values.
+        """Parse the words of the command line, after adding the value `-` (stdout) to an `--html`
+        without a value: Typer does not support optional values.
 
-        After `report --html`, a single word is the report to read, not the page to write. Raises
-        `UsageError` if the word could be the name of an Application.
+        In `report --html report.json`, the only plain word is the report to read, not the value of
+        `--html`. For other commands, raises `UsageError` if the word after `--html` could be the
+        name of an Application.
         """
         has_html_option = any(param.name == "html" for param in self.params)
         if not has_html_option or "--html" not in args:
             return super().parse_args(ctx, args)
 
         index = args.index("--html")
-        before = args[:index]
-        after = args[index + 1 :]
-        next_word = after[0] if after else "--"  # the end counts as another option
+        words_before = args[:index]
+        words_after = args[index + 1 :]
+        next_word = words_after[0] if words_after else "--"  # the end counts as another option
         has_value = not _is_option(next_word)
         shows_a_report = self.name == "report"
         if shows_a_report:
             plain_words = [word for word in args if not _is_option(word)]
             has_value = has_value and len(plain_words) > 1
         if not has_value:
-            return super().parse_args(ctx, [*before, "--html=-", *after])
+            return super().parse_args(ctx, [*words_before, "--html=-", *words_after])
 
-        is_page = shows_a_report or _PAGE.fullmatch(next_word)
-        if not is_page and not ctx.resilient_parsing:
+        is_page = shows_a_report or bool(_PAGE.fullmatch(next_word))
+        may_raise = not ctx.resilient_parsing
+        if not is_page and may_raise:
             raise UsageError(
                 f"--html: {next_word!r} could be a file or an Application",
                 hint=f"for a file, use --html={next_word}; for an Application, use {next_word}"
@@ -255,7 +285,10 @@ class GroupedHelp(TyperCommand):
         return super().parse_args(ctx, args)
 
     def format_options(self, ctx: Any, formatter: Any, *, everything: bool = False) -> None:
-        """Write the help sections in order: the common options, or with `everything`, all."""
+        """Write the help's sections, in the order of `GROUPS`, and the number of options left out.
+
+        Only the common options are written, or with `everything`, all options.
+        """
         rows_by_section: dict[str, list[tuple[str, str]]] = {name: [] for name in GROUPS}
         declared_options = {field.name: option for field, _, option in options_of(str(self.name))}
         hidden_options = 0
@@ -264,7 +297,8 @@ class GroupedHelp(TyperCommand):
             if not row:
                 continue
             option = declared_options.get(str(param.name))
-            if not everything and not self._is_common(option):
+            is_shown = everything or self._is_common(option)
+            if not is_shown:
                 hidden_options += 1
                 continue
             if option and isinstance(param, TyperOption | TyperArgument):
@@ -314,7 +348,7 @@ def _show_everything(context: typer.Context, wanted: bool) -> None:  # noqa: FBT
         raise typer.Exit
 
 
-def _help_all() -> inspect.Parameter:
+def _help_all_parameter() -> inspect.Parameter:
     """Return the parameter for `--help-all`, which every command has."""
     declaration = typer.Option(
         "--help-all",
@@ -338,12 +372,14 @@ def _help_row(
     *,
     everything: bool,
 ) -> tuple[str, str]:
-    """Return the two columns of an option's help: its name with its value, and its description.
+    """Return the two columns of an option's help: its names with its value (`name`, possibly
+    shortened), and its description with notes in brackets.
 
-    `--help-all` (`everything`) also has the variable. Otherwise, the brief texts are preferred.
+    With `everything`, for `--help-all`, a note has the variable. Otherwise, the option's brief
+    texts are used if it has any.
     """
     text = option.help
-    notes = []
+    notes = []  # "repeatable", "default: auto", …
     if everything:
         notes.append(f"env var: {param.envvar}")
     elif isinstance(param.default, bool) and not param.default:

@@ -68,7 +68,7 @@ def demo(
     """
     folder = tempfile.mkdtemp(prefix="image-update-demo-")
     try:
-        return _play(folder)
+        return _run_demo(folder)
     finally:
         if keep:
             say(f"\nKept: {folder} (repository gitops.git, Applications in applications.yaml)\n")
@@ -76,8 +76,10 @@ def demo(
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _play(folder: str) -> int:
-    """Run the update in this folder, show each step, and return the exit code."""
+def _run_demo(folder: str) -> int:
+    """Create a repository in the folder, plan and run an update of it, print the decisions, the
+    diff, and the commit, and return the exit code.
+    """
     repo = os.path.join(folder, "gitops.git")
     applications = os.path.join(folder, "applications.yaml")
     git = Git(dict(os.environ), protocols=frozenset({"file"}))
@@ -123,9 +125,10 @@ def _play(folder: str) -> int:
 
 
 def _applications(repo: str) -> str:
-    """Return the manifests of three Applications in the repository."""
+    """Return the manifests of the three Applications, as YAML. `repo` is their repository."""
 
     def manifest(name: str, images: str, *annotations: str) -> str:
+        """Return an Application with an `image-list` and more annotations (`key: value`)."""
         lines = "".join(f"    {PREFIX}/{annotation}\n" for annotation in annotations)
         return MANIFEST.format(
             name=name,

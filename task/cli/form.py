@@ -38,11 +38,11 @@ def arguments(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> list[str]:
-    """Return the arguments that `options` adds to the command line.
+    """Return the arguments that the `options` parameter adds to the command line.
 
-    `flags` has each command's Typer options, and `parameters` has the names of the form's other
-    parameters. Raises `UsageError` for an entry that is not an option, or that the form or the
-    manifest already sets.
+    `entries` are its lines, such as `--tag 1.2`, which becomes `--tag=1.2`. `flags` has each
+    command's Typer options, and `parameters` has the names of the form's other parameters. Raises
+    `UsageError` for an entry that is not an option, or that the form or the manifest already sets.
     """
     option_by_name = {}
     for option in flags[command]:
@@ -68,7 +68,11 @@ def _as_argument(
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> str:
-    """Return the argument for one entry, or "" if its value is empty, which counts as unset."""
+    """Return the argument for an entry of `options`: `--name=value`, or `--name` for a flag.
+
+    An option with an empty value (`--name=`) counts as unset, and the result is "". Raises
+    `UsageError` for an invalid entry.
+    """
     entry = _ENTRY.fullmatch(text)
     if entry is None:
         raise UsageError(
@@ -79,8 +83,8 @@ def _as_argument(
     value = value.strip()
 
     option = option_by_name.get(name)
-    _refuse_what_is_given(name, option, parameters, environ)
-    if option is None or option.hidden:
+    _refuse_repeated_option(name, option, parameters, environ)
+    if option is None or option.hidden:  # hidden: an old name
         flags_of_commands = {other: shown_flags(params) for other, params in flags.items()}
         error = unknown_option(name, command, flags_of_commands)
         raise UsageError(f"options: {error.message}", hint=error.hint)
@@ -94,20 +98,25 @@ def _as_argument(
             )
         return name
 
-    if not value and text.endswith("="):
+    is_unset = not value and text.endswith("=")
+    if is_unset:
         return ""
     if not value:
         raise UsageError(f"options: {name} requires a value", hint=f"use {name} value")
     return f"{name}={value}"
 
 
-def _refuse_what_is_given(
+def _refuse_repeated_option(
     name: str,
     option: Any,
     parameters: Collection[str],
     environ: Mapping[str, str],
 ) -> None:
-    """Raise `UsageError` for an option that repeats a parameter or overrides the manifest."""
+    """Raise `UsageError` for an option that has its own parameter in the form, or that the manifest
+    (the CI system's definition of this step) already sets.
+
+    `option` is the Typer option with this name, or None if it is unknown.
+    """
     flag = str(option.opts[0]) if option is not None else name  # `name` may be its short form
     parameter = flag.removeprefix("--")
     if parameter in parameters:
@@ -117,7 +126,8 @@ def _refuse_what_is_given(
         )
 
     is_mounted = flag in _MOUNTED and variable_of(flag) in environ
-    if is_mounted or flag in _RESULTS:
+    is_set_by_manifest = is_mounted or flag in _RESULTS
+    if is_set_by_manifest:
         raise UsageError(f"options: the manifest already sets {name}", hint="remove it")
 
     secret_variable = _SECRETS.get(flag, "")

@@ -59,34 +59,36 @@ class GivenImages:
         return self.events is not None and not self.images
 
 
-def given_images(given: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
+def given_images(options: EventOptions, applications: Sequence[str] = ()) -> GivenImages:
     """Return the images from the options and from the `--images-from` files.
 
-    `applications` are the values of `--applications`, which may also read stdin.
+    A file has either the images of one build, which are added to those in the options, or registry
+    events, each of which is a separate build. `applications` are the values of `--applications`,
+    which may also read stdin.
     """
-    if not given.images_from:
-        return GivenImages(event_images(given.image, given.image_digest, given.tag))
+    if not options.images_from:
+        return GivenImages(event_images(options.image, options.image_digest, options.tag))
 
     # Imported late: the module parses events from fifteen registries, and few runs read any.
     from task.ci.images_from import STDIN, read_images_from  # noqa: PLC0415
 
-    if STDIN in given.images_from and STDIN in applications:
+    if STDIN in options.images_from and STDIN in applications:
         raise UsageError(
             "--images-from - and --applications - both read stdin",
             hint="use a file for one of them",
         )
-    files = read_images_from(given.images_from, given.images_format, given.images_registry)
+    files = read_images_from(options.images_from, options.images_format, options.images_registry)
     if files.events is None:
-        references, digest = with_built(given.image, given.image_digest, files.built)
-        return GivenImages(event_images(references, digest, given.tag))
-    _check_beside_events(given, files)
+        references, digest = with_built(options.image, options.image_digest, files.built)
+        return GivenImages(event_images(references, digest, options.tag))
+    _refuse_build_options(options, files)
     images = tuple(dict.fromkeys(event.image for event in files.events.pushes))
     return GivenImages(images, files.events)
 
 
-def _check_beside_events(given: EventOptions, files: ImagesFrom) -> None:
-    """Raise `UsageError` for options that describe a single build, because each event describes its
-    own.
+def _refuse_build_options(options: EventOptions, files: ImagesFrom) -> None:
+    """Raise `UsageError` if a file or an option that describes a single build is used together with
+    events, because each event is a build of its own.
     """
     if files.built:
         raise UsageError(
@@ -94,7 +96,7 @@ def _check_beside_events(given: EventOptions, files: ImagesFrom) -> None:
             hint="run it once for each",
         )
     for field in ("image", "image_digest", "tag", "sequence", "source_commit", "created"):
-        if getattr(given, field):
+        if getattr(options, field):
             raise UsageError(
                 f"{flag_of(field)} cannot be used with events: it is for a single build",
                 hint="remove it: each event is a separate build with its own identity",
@@ -107,13 +109,17 @@ def job_of(
     environ: Mapping[str, str],
     events: Events | None = None,
 ) -> Job:
-    """Return the job for a run. Raises `UsageError` for an invalid value."""
-    given = settings.event
+    """Return the job: the work of one run, as the options and the CI system's variables describe
+    it. Raises `UsageError` for an invalid value.
+
+    `images` are the images in the options or in `events`. Each event is a separate build.
+    """
+    event_options = settings.event
     commits = settings.commit
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
-    origin = origin_of(environ)
-    # also for a command that only deploys
+    origin = origin_of(environ)  # the CI job's own commit, repository, and run
+    # known even if the CI job has not built the images
     job_repository = without_login(settings.source_repository or origin.repository)
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
     if not is_build_of_job:  # other facts about the CI job do not describe the images' build
@@ -122,12 +128,13 @@ def job_of(
     build = Build()
     if not events:
         build_variables = environ if is_build_of_job else {}
-        build = build_of(build_variables, given, settings.source_repository)
+        build = build_of(build_variables, event_options, settings.source_repository)
 
-    repository = without_login(settings.source_repository or origin.repository).removesuffix(".git")
-    commit = given.source_commit or origin.commit
+    # the source of the images: "" if they were not built by this job, unless an option has it
+    source_repository = without_login(settings.source_repository or origin.repository)
+    source_commit = event_options.source_commit or origin.commit
+    source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)
     run = commits.pipeline_run or without_login(origin.run)
-    page = _commit_page(repository, commit)
     return Job(
         command=settings.command,
         images=images,
@@ -142,9 +149,11 @@ def job_of(
         dry=settings.dry,
         intent=_intent(settings, now, environ),
         aliases=settings.aliases,
-        deployed=_deployed(settings, job_repository.removesuffix(".git"), commit, environ),
+        deployed=_deployed_source(
+            settings, job_repository.removesuffix(".git"), source_commit, environ
+        ),
         comment=_plan_comment(settings, images, environ) if settings.comment else None,
-        requests=_requests(commits, environ, page, run),
+        requests=_requests(commits, environ, source_page, run),
         promotion=_promotion(settings, job_repository),
         undo=settings.on_failure == "rollback",
         events=events.pushes if events else (),
@@ -154,7 +163,7 @@ def job_of(
 
 
 def _terms(settings: Settings, build: Build, now: str) -> Terms:
-    """Return the options that affect decisions."""
+    """Return the options that affect decisions. `now` is the current time as RFC 3339."""
     return Terms(
         allow_downgrade=settings.rules.allow_downgrade,
         carry=settings.git.carry_parameters,
@@ -169,7 +178,10 @@ def _terms(settings: Settings, build: Build, now: str) -> Terms:
 
 
 def _wording(settings: Settings, origin: Origin) -> Wording:
-    """Return the settings for commits. `origin` is where the build comes from."""
+    """Return the settings for commit messages. `origin` is the source of the build.
+
+    Raises `UsageError` for an invalid template or trailer.
+    """
     commits = settings.commit
     # The GitHub API makes the token's owner the author, and other people cannot sign off on the
     # owner's behalf.
@@ -196,7 +208,7 @@ def _requests(
         assignees=commits.pull_request_assignee,
         draft=commits.pull_request_draft,
         auto_merge=commits.auto_merge,
-        named=_named_for_requests(commits, environ),
+        named=_flags_on_command_line(commits, environ),
         source=page,
         run=run,
     )
@@ -210,9 +222,9 @@ def duration_of(option: str, text: str) -> int:
         raise UsageError(f"{option}: {error.message}", hint=error.hint) from None
 
 
-def _named_for_requests(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the pull request options, except `--pull-request`, that were set on the command line
-    rather than by a variable.
+def _flags_on_command_line(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the options about pull requests, such as `--auto-merge`, that are set, but not by
+    their variables. `--pull-request` itself is not included.
     """
     fields = (
         "pull_request_label",
@@ -221,8 +233,8 @@ def _named_for_requests(commits: CommitOptions, environ: Mapping[str, str]) -> t
         "pull_request_draft",
         "auto_merge",
     )
-    flags = [flag_of(field) for field in fields if getattr(commits, field)]
-    return tuple(flag for flag in flags if not environ.get(variable_of(flag), "").strip())
+    set_flags = [flag_of(field) for field in fields if getattr(commits, field)]
+    return tuple(flag for flag in set_flags if not environ.get(variable_of(flag), "").strip())
 
 
 def _plan_comment(
@@ -230,9 +242,10 @@ def _plan_comment(
     images: tuple[Image, ...],
     environ: Mapping[str, str],
 ) -> PlanComment:
-    """Return the pull request to comment on, and the key of the comment.
+    """Return the pull request to comment on, and the key that identifies the comment on it.
 
-    Plans for different images or Applications get separate comments, so the key depends on both.
+    Plans for different images or Applications get separate comments, so the key is a hash of both.
+    Raises `UsageError` for a run that is not a plan, or not about a pull request.
     """
     if not settings.dry:
         raise UsageError(
@@ -243,33 +256,35 @@ def _plan_comment(
 
     scope = settings.scope
     sources = settings.sources
-    plan = (
+    identifying_options = (
         sorted({image.identity for image in images}),
         tuple(without_login(source) for source in sources.applications),
         sources.argocd_server or environ.get("ARGOCD_SERVER", ""),
         sources.kube_context,
         (settings.application, scope.project, scope.namespace, scope.selector),
     )
-    key = sha256(json.dumps(plan).encode()).hexdigest()
+    key = sha256(json.dumps(identifying_options).encode()).hexdigest()
     return PlanComment(repository=repository, number=number, key=key)
 
 
-def _deployed(
+def _deployed_source(
     settings: Settings,
     repository: str,
     commit: str,
     environ: Mapping[str, str],
 ) -> DeployedSource | None:
-    """Return the build's source, or None if its deployments should not be shown.
+    """Return the source commit whose deployments the forge should show (`--deployments`), or None
+    if it should not.
 
-    The branch comes from the CI job, if that job built the commit. A promoted version's commit is
+    `repository` and `commit` are the build's source. `commit` is "" for a promotion, because it is
     determined later. Raises `UsageError` if the source is unknown.
     """
-    if settings.dry or not settings.deployments:
+    shows_deployments = settings.deployments and not settings.dry
+    if not shows_deployments:
         return None
-    _check_deployed(settings, repository, commit)
+    _check_deployed_source(settings, repository, commit)
 
-    ref = ""
+    ref = ""  # the branch or tag, which is known only if this CI job has built the commit
     job_commit = environ.get("CI_COMMIT_SHA", "").strip()
     if commit and commit == job_commit:
         ref = environ.get("CI_COMMIT_REF_NAME", "").strip()
@@ -283,8 +298,10 @@ def _deployed(
     )
 
 
-def _check_deployed(settings: Settings, repository: str, commit: str) -> None:
-    """Raise `UsageError` if a forge cannot show deployments of this repository and commit."""
+def _check_deployed_source(settings: Settings, repository: str, commit: str) -> None:
+    """Raise `UsageError` if the repository or the commit is unknown, or if the repository is not at
+    an https or ssh URL. `promote` does not need a commit yet.
+    """
     if not repository:
         raise UsageError(
             "--deployments: cannot tell which repository was built",
@@ -297,8 +314,8 @@ def _check_deployed(settings: Settings, repository: str, commit: str) -> None:
             hint="set --source-commit; in CI, it is read from variables such as GITHUB_SHA,"
             " CI_COMMIT_SHA",
         )
-    reached = rewritten(repository, settings.transport.rewrite_url)
-    if not _is_remote(repository) and not _is_remote(reached):
+    rewritten_url = rewritten(repository, settings.transport.rewrite_url)
+    if not _is_remote(repository) and not _is_remote(rewritten_url):
         hint = "set it to the source code repository, as https://host/owner/repository"
         raise UsageError(
             (
@@ -325,8 +342,8 @@ def scope_of(settings: Settings) -> Scope:
     Application must match both.
     """
     options = settings.scope
-    typed_names = settings.app or settings.status.app
-    option_names = settings.application
+    typed_names = settings.app or settings.status.app  # the APP argument
+    option_names = settings.application  # `--application`
     return Scope(
         prefix=options.annotation_prefix,
         narrow=Narrow(
@@ -371,15 +388,20 @@ def _promotion(settings: Settings, repository: str) -> Promotion | None:
 
 
 def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent | None:
-    """Return the requested hold, release, or rollback, or None for any other command."""
+    """Return what a person requests with `hold`, `release`, or `rollback`, or None for any other
+    command. A hold is an order that keeps a version.
+
+    `now` is the current time as RFC 3339. Raises `UsageError` for an invalid value.
+    """
     if not kind_of(settings.command).by_hand:
         return None
     _refuse_secrets(settings.hold, environ)
 
     rollback = settings.rollback
     rolls_back = settings.command == "rollback"
+    holds_afterwards = settings.command == "hold" or (rolls_back and rollback.hold)
     hold = None
-    if settings.command == "hold" or (rolls_back and rollback.hold):
+    if holds_afterwards:
         hold = _requested_hold(settings.hold, now, environ)
     names_single_images = bool(settings.aliases or rollback.failed)
     return Intent(
@@ -394,7 +416,8 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
 
 
 def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
-    """Raise `UsageError` if a text that a person types, and that a commit will show, has a secret.
+    """Raise `UsageError` if `--reason` or `--by`, which a commit will show, contains the value of a
+    secret variable.
 
     A CI system may expand variables in the text. GitLab does this for $NAME.
     """
@@ -408,13 +431,16 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
 
 
 def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) -> Hold:
-    """Return the hold that the options describe. Without `--by`, the CI system's user sets it."""
+    """Return the hold that the options describe. A hold is an order that keeps a version.
+
+    Without `--by`, it is from the user of the CI system.
+    """
     by = options.by or actor_of(environ)[:LONGEST]
     return Hold(
-        words_of(options.reason),
-        words_of(by),
-        now,
-        until_of(options.until, now),
+        reason=words_of(options.reason),
+        by=words_of(by),
+        at=now,
+        until=until_of(options.until, now),
     )
 
 
@@ -438,8 +464,10 @@ def _commit_page(repository: str, commit: str) -> str:
 
 
 def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
-    """Return the trailers about the build. Facts from the CI system apply only to the commit that
-    the CI job built.
+    """Return the trailers (`KEY: value` lines at the end of a commit message) about the build.
+
+    `origin` has the CI system's facts about the commit that the CI job has built. They are ignored
+    if `--source-commit` is a different commit. Raises `UsageError` for an invalid `--trailer`.
     """
     options = settings.commit
     for key, _ in options.trailer:
@@ -450,7 +478,8 @@ def _build_trailers(settings: Settings, origin: Origin) -> tuple[Trailer, ...]:
             )
 
     given_commit = settings.event.source_commit
-    if given_commit and given_commit != origin.commit.lower():
+    is_other_commit = bool(given_commit) and given_commit != origin.commit.lower()
+    if is_other_commit:
         origin = Origin(run=origin.run)
     commit = given_commit or origin.commit
     repository = settings.source_repository or without_login(origin.repository)
@@ -495,10 +524,9 @@ LONGEST = 500  # characters in a reason or a name
 
 
 def until_of(text: str, now: str) -> str:
-    """Return the end of a hold as RFC 3339 in UTC.
+    """Return the end of a hold as RFC 3339 in UTC, or "" if `text` is empty.
 
-    `text` is a time, a date (meaning the start of that day), or a duration from `now`.
-
+    `text` is a time, a date (meaning the start of that day), or a duration from `now`, such as 3d.
     Raises `UsageError` for anything else and for a time in the past.
     """
     if not text:
@@ -520,8 +548,8 @@ def until_of(text: str, now: str) -> str:
 
 
 def _end_of_hold(text: str, start: datetime) -> datetime:
-    """Return the time that a text means: a time (in UTC, if it has no zone), or a duration from
-    `start`. Raises `ValueError` or `OverflowError`.
+    """Return the time in UTC for a duration from `start`, such as 3d, or for an ISO 8601 time. A
+    time without a zone is in UTC. Raises `ValueError` or `OverflowError` for other strings.
     """
     duration = DURATION.fullmatch(text)
     if duration:
@@ -534,15 +562,15 @@ def _end_of_hold(text: str, start: datetime) -> datetime:
 
 
 def destination_of(text: str) -> str:
-    """Return the version to roll back to.
-
-    Raises `UsageError` unless it is a tag, a digest, `previous`, or `N-back`.
+    """Return the value of `--to` unchanged. Raises `UsageError` unless it is a tag, `tag@digest`, a
+    digest, `previous`, or `N-back`, such as 3-back.
     """
     if text == "previous" or BACK.fullmatch(text) or DIGEST.fullmatch(text):
         return text
     tag, separator, digest = text.partition("@")
-    has_valid_digest = not separator or DIGEST.fullmatch(digest)
-    if TAG.fullmatch(tag) and has_valid_digest and not _LIKE_BACK.fullmatch(text):
+    has_valid_digest = not separator or bool(DIGEST.fullmatch(digest))
+    is_misspelled_back = bool(_LIKE_BACK.fullmatch(text))
+    if TAG.fullmatch(tag) and has_valid_digest and not is_misspelled_back:
         return text
     raise UsageError(
         f"--to: {text!r} is not a version to roll back to",

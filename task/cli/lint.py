@@ -25,7 +25,7 @@ from task.cli import lint_views
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
 from task.cli.lint_branches import open_branches
-from task.cli.lint_repositories import branch_prefixes, config_findings, held
+from task.cli.lint_repositories import branch_prefixes, config_findings, findings_in_files
 from task.cli.lint_views import NO_FILES, Placed
 from task.commands.migration import Migration, lines, migration
 from task.deciding.cautions import taken_back
@@ -62,7 +62,7 @@ def lint(settings: Settings, call: Call) -> int:
 
     form = settings.lint.output
     try:
-        placed, applications_read, comparison = _collect(settings, environ, log)
+        placed_findings, applications_read, comparison = _collect_findings(settings, environ, log)
     except TaskError as error:
         if isinstance(error, UsageError) and settings.lint.source:
             # The source comes from an argument here, so the error must not mention --applications.
@@ -72,9 +72,9 @@ def lint(settings: Settings, call: Call) -> int:
             report = lint_views.REPORTS[form]
             say(report([(finding, "", 0)]))
         raise error from None
-    _show(placed, applications_read, comparison, form, log)
+    _print_findings(placed_findings, applications_read, comparison, form, log)
 
-    errors = [finding for finding, _, _ in placed if finding.severity == "error"]
+    errors = [finding for finding, _, _ in placed_findings if finding.severity == "error"]
     code = shutdown.code_of_run(errors)
     problems = tuple(Problem(error.trouble, application=error.application) for error in errors)
     message = f"no errors in {counted(applications_read, 'Application')}"
@@ -82,30 +82,36 @@ def lint(settings: Settings, call: Call) -> int:
     return code
 
 
-def _show(
-    placed: Sequence[Placed],
+def _print_findings(
+    placed_findings: Sequence[Placed],
     applications_read: int,
     comparison: Migration | None,
     form: str,
     log: Log,
 ) -> None:
-    """Print the findings, and the comparison with AIU, in the requested format."""
+    """Print the findings in the requested format (`form`: "text", "json", "sarif", …), and the
+    comparison with Argo CD Image Updater (AIU) if there is one.
+
+    Each of `placed_findings` is a finding with its file and line.
+    """
     if form == "json":
-        say(lint_views.as_report(placed, comparison))
+        say(lint_views.as_report(placed_findings, comparison))
         return
     if form in lint_views.REPORTS:
         report = lint_views.REPORTS[form]
-        say(report(placed))
+        say(report(placed_findings))  # these formats do not show the comparison
         return
     comparison_lines = lines(comparison) if comparison else ()
     if log.form == "github":
         say("".join(f"{printable(line)}\n" for line in comparison_lines))
         say(
-            "".join(lint_views.as_annotation(*placed_finding) for placed_finding in placed),
+            "".join(
+                lint_views.as_annotation(*placed_finding) for placed_finding in placed_findings
+            ),
             commands=True,
         )
         return
-    say(lint_views.as_text(placed, applications_read, comparison_lines))
+    say(lint_views.as_text(placed_findings, applications_read, comparison_lines))
 
 
 def _with_sources(settings: Settings, call: Call) -> Settings:
@@ -117,159 +123,176 @@ def _with_sources(settings: Settings, call: Call) -> Settings:
     if not arguments:
         return settings
     is_from_variable = "--applications" in call.variables
-    from_option = () if is_from_variable else settings.sources.applications
-    applications = (*arguments, *from_option)
+    option_values = () if is_from_variable else settings.sources.applications
+    applications = (*arguments, *option_values)
     return replace(settings, sources=replace(settings.sources, applications=applications))
 
 
 @dataclass(frozen=True)
 class _Inspected:
-    """The Applications and their repositories, once everything has been read."""
+    """Everything that `lint` has read, and the findings that were made while reading."""
 
-    found: Discovered
+    discovery: Discovered  # the Applications and HelmReleases
     texts: Mapping[str, str]  # content of the files from Git, by path
-    passed_over: Sequence[Application]
-    written: Sequence[Subscription]
-    of_repositories: Sequence[Finding]  # about configs and open branches
-    of_owners: Sequence[Finding]  # about owners that revert patches or require signed commits
-    on_hold: Sequence[Finding]
+    passed_over: Sequence[Application]  # annotated, but not read in full
+    git_subs: Sequence[Subscription]  # all that write to a repository
+    repository_findings: Sequence[Finding]  # about configs and open branches
+    owner_findings: Sequence[Finding]  # about owners that revert patches or require signed commits
+    file_findings: Sequence[Finding]  # about holds, and the files that updates write
     comparison: Migration | None
 
 
-def _collect(
+def _collect_findings(
     settings: Settings,
     environ: Mapping[str, str],
     log: Log,
 ) -> tuple[list[Placed], int, Migration | None]:
-    """Return all findings, the number of Applications read, and the requested comparison with
-    AIU.
+    """Return all findings, each with its file and line, the number of Applications read, and the
+    comparison with Argo CD Image Updater (AIU) if it was requested.
     """
     scope = scope_of(settings)
     world = RealWorld(settings, environ, log, scope)
     try:
-        inspected = _inspected(settings, environ, scope, world)
+        inspected = _inspect(settings, environ, scope, world)
     finally:
         world.close()
 
-    found = inspected.found
-    applications_read = found.read + len(inspected.passed_over)
-    placed: list[Placed] = [
-        (finding, *_path_and_line(finding.origin)) for finding in inspected.of_repositories
+    discovery = inspected.discovery
+    applications_read = discovery.read + len(inspected.passed_over)
+    placed_findings: list[Placed] = [
+        (finding, *_path_and_line(finding.origin)) for finding in inspected.repository_findings
     ]
-    if not applications_read and not found.templates and not found.problems:
+    nothing_found = not applications_read and not discovery.templates and not discovery.problems
+    if nothing_found:
         hint = "pass a folder or file, as in image-update lint apps/"
-        placed.append(
-            _unplaced("warning", "no Applications were found, so nothing was checked", hint)
+        placed_findings.append(
+            _finding_without_place(
+                "warning", "no Applications were found, so nothing was checked", hint
+            )
         )
-    placed += [_finding_of_problem(problem) for problem in found.problems]
-    placed += _of_unknown_names(inspected, scope)
+    placed_findings += [_finding_of_problem(problem) for problem in discovery.problems]
+    placed_findings += _unknown_name_findings(inspected, scope)
 
     # findings with an annotation, whose line is looked up
     prefix = settings.scope.annotation_prefix
     texts = inspected.texts
     compares = settings.lint.from_image_updater
-    about_annotations = _annotation_findings(inspected, scope, compares=compares)
-    for finding in (*about_annotations, *inspected.of_owners):
-        placed.append((finding, *_place(finding, prefix, texts)))
-    placed += _of_releases(inspected)
-    for finding in inspected.on_hold:
-        placed.append((finding, *_place(finding, "", texts)))
-    return placed, applications_read, inspected.comparison
+    annotation_findings = _annotation_findings(inspected, scope, compares=compares)
+    for finding in (*annotation_findings, *inspected.owner_findings):
+        placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
+    placed_findings += _release_findings(inspected)
+    for finding in inspected.file_findings:
+        placed_findings.append((finding, *_file_and_line(finding, "", texts)))
+    return placed_findings, applications_read, inspected.comparison
 
 
-def _inspected(
+def _inspect(
     settings: Settings,
     environ: Mapping[str, str],
     scope: Scope,
     world: RealWorld,
 ) -> _Inspected:
-    """Read everything that the findings depend on."""
-    texts: dict[str, str] = {}
-    sets: dict[str, Mapping[str, Any]] = {}
+    """Read the Applications, and then the repositories that they write to.
+
+    Findings that need a repository, a forge, or a cluster are made here. The others need only the
+    manifests, and are made later.
+    """
+    # `_with_texts` fills both while `discovered` reads the manifests
+    texts: dict[str, str] = {}  # content of the files from Git, by path
+    sets: dict[str, Mapping[str, Any]] = {}  # ApplicationSets, by `namespace/name`
     manifests = _with_texts(world.applications(), texts, sets)
-    found = discovered(manifests, scope, world.locate)
-    apps = found.applications
+    discovery = discovered(manifests, scope, world.locate)
+    apps = discovery.applications
 
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    on_hold = list(held(apps, settings, world, now))
-    of_owners = [
+    file_findings = list(findings_in_files(apps, settings, world, now))
+    owner_findings = [
         *_reverted_patches(apps, sets, scope, world),
         *_required_signatures(apps, scope, world),
     ]
-    written = [] if world.passed_over() else _all_that_writes(found, scope)
+    # empty if Applications were passed over, because it would not have everything that writes
+    git_subs = [] if world.passed_over() else _subscriptions_to_git(discovery, scope)
 
     comparison = None
     if settings.lint.from_image_updater:
         job = replace(job_of(settings, (), environ), dry=True)
         reads_cluster = "cluster" in sources(settings, environ)
-        comparison = migration(found, job, world, in_cluster=reads_cluster)
+        comparison = migration(discovery, job, world, in_cluster=reads_cluster)
 
     paths = settings.sources.applications
-    of_configs = [*config_findings(paths, written, world.locate)]
+    about_configs = [*config_findings(paths, git_subs, world.locate)]
     prefixes = branch_prefixes(paths, world.locate)
-    of_branches = [*open_branches(written, world.forge_if_known, prefixes)]
+    about_branches = [*open_branches(git_subs, world.forge_if_known, prefixes)]
     return _Inspected(
-        found=found,
+        discovery=discovery,
         texts=texts,
         passed_over=world.passed_over(),
-        written=written,
-        of_repositories=[*of_configs, *of_branches],
-        of_owners=of_owners,
-        on_hold=on_hold,
+        git_subs=git_subs,
+        repository_findings=[*about_configs, *about_branches],
+        owner_findings=owner_findings,
+        file_findings=file_findings,
         comparison=comparison,
     )
 
 
-def _unplaced(severity: Severity, message: str, hint: str) -> Placed:
+def _finding_without_place(severity: Severity, message: str, hint: str) -> Placed:
     """Return a finding without a file and a line."""
     return Finding(noted(severity, message, hint)), "", 0
 
 
-def _of_unknown_names(inspected: _Inspected, scope: Scope) -> list[Placed]:
-    """Return a finding for each name in the options that no Application has."""
-    found = inspected.found
-    releases = [release.application for release in found.helm_releases]
-    excluded_apps = (*found.outside, *inspected.passed_over)
-    problems = unknown_names(scope.narrow.names, [*found.applications, *releases], excluded_apps)
-    return [_unplaced(problem.severity, problem.message, problem.hint) for problem in problems]
+def _unknown_name_findings(inspected: _Inspected, scope: Scope) -> list[Placed]:
+    """Return a finding for each name in the options that no Application or HelmRelease has."""
+    discovery = inspected.discovery
+    releases = [release.application for release in discovery.helm_releases]
+    excluded_apps = (*discovery.outside, *inspected.passed_over)
+    problems = unknown_names(
+        scope.narrow.names, [*discovery.applications, *releases], excluded_apps
+    )
+    return [
+        _finding_without_place(problem.severity, problem.message, problem.hint)
+        for problem in problems
+    ]
 
 
 def _annotation_findings(
     inspected: _Inspected, scope: Scope, *, compares: bool
 ) -> Sequence[Finding]:
-    """Return the findings about annotations. `compares` is whether a comparison with AIU is
-    requested.
+    """Return the findings about annotations.
+
+    If Argo CD Image Updater (AIU) is in use, or a comparison with it is requested (`compares`),
+    these include remarks for people who migrate from it.
     """
-    found = inspected.found
-    findings = told_once((*found.applications, *found.templates), scope.defaults)
-    uses_image_updater = bool(found.updaters or found.updater_config)
+    discovery = inspected.discovery
+    findings = told_once((*discovery.applications, *discovery.templates), scope.defaults)
+    uses_image_updater = bool(discovery.updaters or discovery.updater_config)
     if compares or uses_image_updater:
-        findings += without_method(found.applications)
-    if found.updater_config and not compares:
+        findings += without_method(discovery.applications)
+    if discovery.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
-        findings += (Finding(noted("info", message, hint), origin=found.updater_config.origin),)
+        findings += (Finding(noted("info", message, hint), origin=discovery.updater_config.origin),)
 
-    excluded_keys = {app.key for app in found.outside}
-    subs = [sub for sub in inspected.written if sub.application.key not in excluded_keys]
+    excluded_keys = {app.key for app in discovery.outside}
+    subs = [sub for sub in inspected.git_subs if sub.application.key not in excluded_keys]
     return findings + shared_places(subs)
 
 
-def _of_releases(inspected: _Inspected) -> Iterator[Placed]:
-    """Yield the flaws of Flux's Helm releases."""
-    for release in inspected.found.helm_releases:
+def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
+    """Yield a finding for each flaw (a mistake in an annotation) of Flux's HelmReleases."""
+    for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
             # this flaw is about the release's location, which may be elsewhere in the repository
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
-            yield finding, *_place(finding, "", inspected.texts)
+            yield finding, *_file_and_line(finding, "", inspected.texts)
 
 
 def _finding_of_problem(problem: Problem) -> Placed:
-    """Convert a problem with reading a source into a finding.
+    """Convert a problem with reading a source of Applications into a finding with its file and
+    line.
 
-    The message starts with the problem's location, if it is known.
+    A message such as `apps/web.yaml:12: …` is split into the location and the rest.
     """
     place, _, message = problem.message.partition(": ")
     path, line = _path_and_line(place)
@@ -282,7 +305,8 @@ def _finding_of_problem(problem: Problem) -> Placed:
         line = line_of_field(path, line, problem.field)
 
     # A problem with one Application, or advice about unread sources, is only a warning.
-    severity: Severity = "warning" if problem.application or problem.advice else "error"
+    is_warning = bool(problem.application) or problem.advice
+    severity: Severity = "warning" if is_warning else "error"
     finding = Finding(
         noted(severity, message, problem.hint),
         application=problem.application,
@@ -298,8 +322,8 @@ def _reverted_patches(
     scope: Scope,
     world: World,
 ) -> Iterator[Finding]:
-    """Yield a warning for each live Application (or its ApplicationSet) whose owner would revert a
-    patch.
+    """Yield a warning for each live Application (changed in the cluster instead of Git) whose owner
+    would revert the change. An ApplicationSet is reported once, for its first Application.
 
     `sets` has the ApplicationSets that generate Applications, by `namespace/name`.
     """
@@ -310,7 +334,7 @@ def _reverted_patches(
         if not live_subs or app.generated_by in reported_sets:
             continue
 
-        owner = ""
+        owner = ""  # what reverts the change, such as "ApplicationSet argocd/web"; "" if nothing
         if app.generated_by:
             patched_field = "spec.sources" if app.multi else "spec.source"
             if set_takes_back(sets[app.generated_by], app.name, patched_field):
@@ -332,11 +356,12 @@ def _reverted_patches(
 def _required_signatures(
     apps: Iterable[Application], scope: Scope, world: World
 ) -> Iterator[Finding]:
-    """Yield a remark about each project that requires signed commits.
+    """Yield a remark for each Argo CD project and repository where commits must be signed, at the
+    first Application that writes there.
 
     Whether a run signs its commits depends on the run's options.
     """
-    reported: set[tuple[str, str]] = set()  # projects and repositories
+    reported: set[tuple[str, str]] = set()  # (project, repository)
     for app in apps:
         for sub in subscribe(app, scope.defaults).subscriptions:
             project_and_repo = (app.project, sub.repo)
@@ -352,11 +377,11 @@ def _required_signatures(
                 )
 
 
-def _all_that_writes(found: Discovered, scope: Scope) -> list[Subscription]:
+def _subscriptions_to_git(discovery: Discovered, scope: Scope) -> list[Subscription]:
     """Return all subscriptions that write to a repository, including those that options exclude."""
-    apps = [subscribe(app, scope.defaults) for app in (*found.applications, *found.outside)]
+    apps = [subscribe(app, scope.defaults) for app in (*discovery.applications, *discovery.outside)]
     subs: list[Subscription] = []
-    for app_or_release in (*apps, *found.helm_releases):
+    for app_or_release in (*apps, *discovery.helm_releases):
         subs += app_or_release.subscriptions
     return [sub for sub in subs if sub.method == "git"]
 
@@ -374,11 +399,10 @@ def _with_texts(
     texts: dict[str, str],
     sets: dict[str, Mapping[str, Any]],
 ) -> Iterator[Found]:
-    """Yield the manifests, and fill two dictionaries on the way.
+    """Yield the manifests, and as each is yielded, add what `lint` needs later to two dictionaries.
 
-    The content of manifests from Git is added to `texts`, by the path in their origin.
-
-    The ApplicationSets that generate manifests are added to `sets`, by `namespace/name`.
+    `texts` gets the content of files from Git, by the path in the manifest's origin. `sets` gets
+    the ApplicationSets that generate manifests, by `namespace/name`.
     """
     for manifest in manifests:
         if manifest.owner is not None:
@@ -389,12 +413,12 @@ def _with_texts(
         yield manifest
 
 
-def _place(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
-    """Return the file and line of the annotation, or else of the manifest.
+def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> tuple[str, int]:
+    """Return the file and line of the annotation that a finding is about, or else of the manifest.
 
     `prefix` is the prefix of annotations. `texts` has the content of the files from Git, by path.
     """
-    path, start = _path_and_line(finding.origin)
+    path, start = _path_and_line(finding.origin)  # where the manifest starts
     if not finding.key or path in NO_FILES:
         return path, start
 
@@ -425,16 +449,16 @@ def line_of(
     sure: bool = False,
     text: str | None = None,
 ) -> int:
-    """Return the line of `key` (with its prefix) in the document that starts at `start`, or `start`
-    if there is none.
+    """Return the line of an annotation in the YAML document that starts at the line `start`, or
+    `start` if it is not found. Lines count from 1.
 
-    A List is one document with all its Applications. If several lines have the key, the first line
-    with the right value wins. If the value is not found, the result is the first line with the key.
-    With `sure`, it is `start` instead if several lines have the key. `text` is the content of a
-    file that is not on this machine.
+    A line matches if it has `key` (with its prefix) and the first line of `value`. If no line has
+    both, the first line with the key is returned. With `sure`, that is done only if no other line
+    has the key: a List is one document with many Applications. `text` is the content of a file that
+    is not on this machine.
     """
-    lines, begin, end = _document(path, start, text)
-    key_lines = _lines_with_key(path, key, text)
+    lines, begin, end = _document_lines(path, start, text)
+    key_lines = _lines_with_key(path, key, text)  # in the whole file, in ascending order
     first_index = bisect_left(key_lines, begin)
     end_index = bisect_left(key_lines, end)
     in_document = key_lines[first_index:end_index][:MOST]
@@ -451,11 +475,13 @@ def line_of(
 
 
 def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
-    """Return the line of a field, by its keys and indices, in the document that starts at `start`.
+    """Return the line of a field in the YAML document that starts at the line `start`.
 
-    If the field does not exist, the result is the line of its closest existing parent, or `start`.
+    `field` has the field's keys and indices, such as ("spec", "applicationRefs", 0). If it does not
+    exist, the result is the line of its closest existing parent. If the document is too large, or
+    is not YAML, the result is `start`.
     """
-    lines, begin, end = _document(path, start, None)
+    lines, begin, end = _document_lines(path, start, None)
     text = "\n".join(lines[begin:end])
     if len(text) > LARGEST_DOCUMENT:
         return start
@@ -467,7 +493,9 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     line = start
     for part in field:
-        key_or_item, node = _part_of(node, part)
+        key_or_item, node = _part_of(
+            node, part
+        )  # the node on whose line it is, and the next parent
         if key_or_item is None:
             break
         line = begin + text.count("\n", 0, key_or_item.start) + 1
@@ -475,8 +503,10 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
 
 def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
-    """Return the key and the value at a key in a mapping; at an index in a sequence, both are the
-    item. Both are None if the part does not exist.
+    """Return the key and the value of `part` in a YAML node, or (None, None) if it does not exist.
+
+    In a mapping, `part` is a key. In a sequence, it is an index, and the item is returned twice,
+    because it has no key.
     """
     node = resolved(parent) if parent else None
     if node is None:
@@ -491,12 +521,13 @@ def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | 
     return None, None
 
 
-def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
-    """Return all lines of a file, and the begin and end of the document at the line `start`.
+def _document_lines(path: str, start: int, text: str | None) -> tuple[list[str], int, int]:
+    """Return all lines of a file, and the indices of the first line of a YAML document and of the
+    line after its last.
 
-    The begin and the end are indices of the lines, so they count from 0. `start` counts from 1.
+    `start` is the number of the document's first line, counting from 1. The indices count from 0.
     """
-    lines, separators = _read(path, text)
+    lines, separators = _lines_and_separators(path, text)
     begin = max(start, 1) - 1
     later_separators = separators[bisect_left(separators, begin + 1) :]
     end = later_separators[0] if later_separators else len(lines)
@@ -504,7 +535,7 @@ def _document(path: str, start: int, text: str | None) -> tuple[list[str], int, 
 
 
 @lru_cache(maxsize=8)
-def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
+def _lines_and_separators(path: str, text: str | None) -> tuple[list[str], list[int]]:
     """Return the lines of a file, and the line numbers (from 0) of its document separators. Both
     lists are empty if the file cannot be read.
 
@@ -522,12 +553,14 @@ def _read(path: str, text: str | None) -> tuple[list[str], list[int]]:
 
 @lru_cache(maxsize=1024)
 def _lines_with_key(path: str, key: str, text: str | None) -> list[int]:
-    """Return the numbers (from 0) of the lines that contain a key as a whole word."""
-    lines, _ = _read(path, text)
+    """Return the indices of the lines with a key that is followed by the end of the line, a colon,
+    a quote, or a space.
+    """
+    lines, _ = _lines_and_separators(path, text)
     word_ends = ("", ":", '"', "'", " ")
     numbers = []
     for number, line in enumerate(lines):
-        _, key_in_line, after_key = line.partition(key)
-        if key_in_line and after_key[:1] in word_ends:
+        _, found_key, after_key = line.partition(key)  # "" if the line does not have the key
+        if found_key and after_key[:1] in word_ends:
             numbers.append(number)
     return numbers

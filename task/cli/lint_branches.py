@@ -25,10 +25,12 @@ def open_branches(
     forge_of: Callable[[str], Host | None],
     prefixes: Mapping[str, str],
 ) -> Iterator[Finding]:
-    """Yield a warning for each repository whose request or head branches others can push to.
+    """Yield a warning for each repository where others can push to our own branches: to the head
+    branches, which pull requests propose, or to the memory branches, which have the holds.
 
-    `prefixes` has each repository's `branchPrefix`, where it is known. Repositories are skipped if
-    there is no token for the Git host's API, no permission to read its rules, or no response.
+    `forge_of` returns the client for a repository's Git host, or None. `prefixes` has the
+    `branchPrefix` of repositories, where it is known. Repositories are skipped if the Git host does
+    not tell.
     """
     repos = dict.fromkeys(sub.repo for sub in subs if sub.pull_request or sub.head_template)
     for repo in repos:
@@ -46,7 +48,10 @@ def open_branches(
 
 
 def _open_suffixes(repo: str, prefix: str, forge_of: Callable[[str], Host | None]) -> list[str]:
-    """Return the suffixes of branches that others can push to, as far as the Git host tells."""
+    """Return those of `_SUFFIXES` with which branches are open to pushes by others.
+
+    The list is empty if the Git host is unknown or does not tell.
+    """
     with suppress(TaskError):
         forge = forge_of(repo)
         if forge:

@@ -61,6 +61,7 @@ from task.text import shortened
 from task.urls import normal_url
 
 _LINE = re.compile(r"\bline (\d+)")
+_LARGEST_CONFIG = 4 * LARGEST  # bytes, because UTF-8 uses up to 4 per character
 
 
 def config_findings(
@@ -68,15 +69,15 @@ def config_findings(
     subs: Sequence[Subscription],
     locate: Locate,
 ) -> Iterator[Finding]:
-    """Yield an error for each mistake in a config, and a warning for each rule that does not match
-    any Application.
+    """Yield the findings about the repositories' configs (files `.image-update/config`): mistakes,
+    rules that do not match anything, and files that are mistaken for a config.
 
-    Rules are compared with the subscriptions that write to the config's repository. If there are no
-    such subscriptions, rules are not checked. The config is expected at the root of the work tree
-    that contains a file or folder of Applications.
+    `sources` are the values of `--applications`. A source that is a local file or folder may have a
+    config at the root of its work tree. `subs` are all subscriptions that write to repositories,
+    and `locate` returns the repository of a local file.
     """
-    for path in _configs_of(sources):
-        yield from _misplaced_configs(path)
+    for path in _config_paths(sources):
+        yield from _misplaced_config_findings(path)
         if os.path.isfile(path):
             yield from _findings_in_config(path, subs, locate)
 
@@ -84,66 +85,72 @@ def config_findings(
 def _findings_in_config(
     path: str, subs: Sequence[Subscription], locate: Locate
 ) -> Iterator[Finding]:
-    """Yield the findings of `config_findings` in one config."""
+    """Yield an error for each mistake in the config at `path`, and a warning for each rule that
+    does not match any Application.
+
+    Rules are compared with those of `subs` that write to the config's repository. `locate` returns
+    that repository. If it is unknown, rules are not compared.
+    """
     try:
-        # UTF-8 uses up to 4 bytes per character
-        config, mistakes = check_config(read_text(path, 4 * LARGEST))
+        config, mistakes = check_config(read_text(path, _LARGEST_CONFIG))
     except (OSError, UnicodeDecodeError) as error:
         yield _finding_at(path, f"cannot be read: {error}", "save the file as UTF-8")
         return
     for mistake in sorted(mistakes, key=lambda error: _line_in(error.message)):
         yield _finding_at(path, mistake.message, mistake.hint)
-    yield from _of_templates(path, config.templates)
-    yield from _of_keys(path, config)
+    yield from _template_findings(path, config.templates)
+    yield from _key_findings(path, config)
 
-    if not config.rules and not config.freezes:
+    has_rules = bool(config.rules or config.freezes)
+    if not has_rules:
         return
-    located = locate(f"{path}:0")
+    located = locate(f"{path}:0")  # it expects a path and a line, like the origin of a manifest
     if located:
         repo, _, _ = located
-        writing = [sub for sub in subs if same_repository(sub.repo, repo)]
-        yield from _of_unmatched_rules(path, config, writing)
+        subs_of_repo = [sub for sub in subs if same_repository(sub.repo, repo)]
+        yield from _unmatched_rule_findings(path, config, subs_of_repo)
 
 
 def branch_prefixes(sources: Iterable[str], locate: Locate) -> dict[str, str]:
     """Return the `branchPrefix` of each repository whose config is available locally."""
     prefixes: dict[str, str] = {}
-    for path in _configs_of(sources):
+    for path in _config_paths(sources):
         with suppress(OSError, UnicodeDecodeError):
-            config, _ = check_config(read_text(path, 4 * LARGEST))
+            config, _ = check_config(read_text(path, _LARGEST_CONFIG))
             prefix = config.wishes.branch_prefix
             if not prefix:
                 continue
-            located = locate(f"{path}:0")
+            located = locate(f"{path}:0")  # it expects a path and a line
             if located:
                 repo, _, _ = located
                 prefixes[normal_url(repo)] = prefix
     return prefixes
 
 
-def _configs_of(sources: Iterable[str]) -> Iterable[str]:
+def _config_paths(sources: Iterable[str]) -> Iterable[str]:
     """Return the paths where the configs of local sources are expected, each once."""
-    return dict.fromkeys(_config_of(source) for source in sources if os.path.exists(source))
+    return dict.fromkeys(_config_path(source) for source in sources if os.path.exists(source))
 
 
-def _of_unmatched_rules(
+def _unmatched_rule_findings(
     path: str,
     config: RepositoryConfig,
-    writing: Sequence[Subscription],
+    subs: Sequence[Subscription],
 ) -> Iterator[Finding]:
-    """Yield a warning for each rule that does not match any of the repository's Applications.
+    """Yield a warning for each rule and freeze that does not apply to any of the subscriptions.
 
-    `writing` are the subscriptions that write to the repository.
+    `path` is the config's file, and `subs` are all subscriptions that write to its repository. If
+    there are none, nothing is reported.
     """
-    if not writing:
+    if not subs:
         return
-    targets = list(writing)
+    targets = list(subs)  # later with a copy for each file that an update would change
     if unmatched(config, targets):  # a target may be a folder, and a rule may apply to part of it
         top = os.path.dirname(os.path.dirname(path))
-        for sub in writing:
-            targets += [replace(sub, path=file) for file in _changed_in(top, sub)]
+        for sub in subs:
+            targets += [replace(sub, path=file) for file in _files_changed_in(top, sub)]
 
-    number = len({sub.application.key for sub in writing})
+    number = len({sub.application.key for sub in subs})
     problem = f"does not match any of the {number} Applications that write to this repository"
     if number == 1:
         problem = "does not match the only Application that writes to this repository"
@@ -152,8 +159,10 @@ def _of_unmatched_rules(
         yield Finding(noted("warning", f"{rule} {problem}", hint), origin=f"{path}:{line}")
 
 
-def _misplaced_configs(config: str) -> Iterator[Finding]:
-    """Yield a finding for each file or folder that people mistake for the config."""
+def _misplaced_config_findings(config: str) -> Iterator[Finding]:
+    """Yield a finding for each file or folder that people mistake for the config, such as
+    `.image-update/config.yaml`. `config` is the path of the right file.
+    """
     if os.path.isdir(config):
         hint = f"use a single file, {PATH}"
         yield Finding(noted("warning", f"the folder {PATH} is not read", hint), origin=config)
@@ -177,40 +186,49 @@ def _without_scheme_and_login(url: str) -> str:
     return after_scheme.rpartition("@")[2]
 
 
-def _of_templates(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Yield an error for each template in the config, with its line, that cannot be used."""
+def _template_findings(config: str, templates: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Yield an error for each commit message template that cannot be used.
+
+    `config` is the path of the config. `templates` are the paths of the templates, relative to the
+    root of the work tree, each with the line in the config that refers to it.
+    """
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
-            template_in(files_to(top, path), path, line)
+            template_in(files_to(top, path), path, line)  # only because it may raise
         except TargetError as error:
             yield _finding_at(config, error.message, error.hint)
 
 
-def _of_keys(config: str, read: RepositoryConfig) -> Iterator[Finding]:
-    """Yield an error for each public key in the config that cannot be read."""
-    top = os.path.dirname(os.path.dirname(config))
-    for wishes in (read.wishes, *(rule.wishes for rule in read.rules)):
+def _key_findings(path: str, config: RepositoryConfig) -> Iterator[Finding]:
+    """Yield an error for each demand with a public key that cannot be read.
+
+    A demand is the proof that the config requires for an image. `path` is the config's file.
+    """
+    top = os.path.dirname(os.path.dirname(path))
+    for wishes in (config.wishes, *(rule.wishes for rule in config.rules)):
         for demand in (wishes.signatures, wishes.provenance):
             if not demand:
                 continue
             try:
                 _check_keys(top, demand)
             except TargetError as error:
-                yield _finding_at(config, error.message, error.hint)
+                yield _finding_at(path, error.message, error.hint)
 
 
 def _check_keys(top: str, demand: Demand) -> None:
-    """Read the demand's public keys. Raises `TargetError` for the first unusable one.
+    """Raise `TargetError` for the first public key that a demand refers to and that is unusable.
 
-    `top` is the folder of the work tree.
+    A demand is the proof that a repository's config requires for an image. Its `keys` are the paths
+    of PEM files, relative to `top`, the root of the work tree.
     """
-    files: dict[str, File] = {}
+    key_files: dict[str, File] = {}  # with their parent folders
     for path in demand.keys:
-        files |= files_to(top, path)
-    for path, text in with_keys(demand, files).texts:
+        key_files |= files_to(top, path)
+    demand_with_texts = with_keys(demand, key_files)  # raises `TargetError` for an unreadable file
+    for path, pem_text in demand_with_texts.texts:
         try:
-            public_keys(text)
+            public_keys(pem_text)  # only because it may raise
         except Malformed as error:
             raise TargetError(
                 f"line {demand.line}: {path}: {error.message}", hint=error.hint
@@ -218,14 +236,15 @@ def _check_keys(top: str, demand: Demand) -> None:
 
 
 def files_to(top: str, path: str, largest: int = 10 * LONGEST) -> Files:
-    """Return the file at the path and its parent folders as Git would store them.
+    """Return the file or folder at `top`/`path` and its parent folders, by their paths below `top`.
 
-    `path` is relative to `top`. A file of more than `largest` bytes is unreadable.
+    Each has the mode that Git would give it. A path below a symbolic link is not followed. A file
+    of more than `largest` bytes has a `problem` instead of its text.
     """
     files: dict[str, File] = {}
     parts = path.split("/")
-    for number in range(1, len(parts) + 1):
-        name = "/".join(parts[:number])
+    for depth in range(1, len(parts) + 1):
+        name = "/".join(parts[:depth])
         local_path = os.path.join(top, name)
         if os.path.islink(local_path):
             files[name] = File("", "120000")  # Git's mode for a link
@@ -262,7 +281,7 @@ def _finding_at(path: str, message: str, hint: str) -> Finding:
     return Finding(noted("error", message, hint), origin=f"{path}:{line}" if line else path)
 
 
-def _config_of(source: str) -> str:
+def _config_path(source: str) -> str:
     """Return the path where a source's config is expected: at the root of its work tree, or else in
     its folder.
     """
@@ -280,17 +299,17 @@ def _config_of(source: str) -> str:
 LOCAL = ("/", ".", "file://")  # these URLs do not need credentials
 
 
-def held(
+def findings_in_files(
     apps: Iterable[Application],
     settings: Settings,
     world: World,
     now: str,
 ) -> Iterator[Finding]:
-    """Yield an info for each hold, an error for each unreadable state file or unusable target, and
-    `target_findings`.
+    """Yield the findings about the files to which the Applications' updates are written.
 
-    Repositories that require credentials are read only with `--holds`. If a repository cannot be
-    reached, a warning is logged. Local files are read from disk.
+    Repositories on this machine are read if the protocol `file` is allowed; others are read only
+    with `--holds`. If one cannot be read, a warning is logged. For repositories that are not read,
+    the files in the manifests' work trees are checked instead (`local_findings`).
     """
     subs_to_read: dict[tuple[str, str], list[Subscription]] = {}  # by repository and base branch
     subs_not_read: list[Subscription] = []
@@ -309,20 +328,22 @@ def held(
     yield from local_findings(subs_not_read, world.locate)
     for (repo, base), subs in subs_to_read.items():
         try:
-            yield from _of_repository(repo, base, subs, world, now)
+            yield from _findings_on_branch(repo, base, subs, world, now)
         except TaskError as error:
             world.log("warning", f"cannot read holds: {error}")
 
 
-def _of_repository(
+def _findings_on_branch(
     repo: str,
     base: str,
     subs: Sequence[Subscription],
     world: World,
     now: str,
 ) -> Iterator[Finding]:
-    """Yield the findings in a repository's files on the base branch. Raises `TaskError` if they
-    cannot be read.
+    """Yield the findings in a repository's files on the branch `base`: freezes, unusable targets,
+    warnings, and holds. Raises `TaskError` if the files cannot be read.
+
+    `subs` are all subscriptions that write to this branch; there is at least one.
     """
     repository = world.repository(repo, subs[0])
     try:
@@ -334,18 +355,21 @@ def _of_repository(
         snapshot = with_missing(snapshot, subs, Terms(), repository, whole=True)
     finally:
         repository.close()
-    yield from _frozen(snapshot, subs, now)
-    yield from _unusable_targets(snapshot, subs)
+    yield from _freeze_findings(snapshot, subs, now)
+    yield from _unusable_target_findings(snapshot, subs)
     yield from target_findings(snapshot, subs)
     yield from _hold_findings(snapshot, subs, now)
 
 
 def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield the holds and waiting builds in the state files, and an error for each unreadable state
-    file. Each file is reported once.
+    """Yield an info for each hold and each waiting build in the state files, and an error for each
+    unreadable state file.
+
+    A hold is an order that keeps a version. A state file remembers holds and waiting builds for
+    each file to which updates are written.
     """
-    unreadable: set[str] = set()  # state files
-    reported: set[tuple[str, str]] = set()  # state files, and the files that they are about
+    unreadable: set[str] = set()  # paths of state files
+    reported: set[tuple[str, str]] = set()  # (path of a state file, file that it is about)
     for sub in subs:
         app = sub.application
         path = state_path(sub)
@@ -368,11 +392,11 @@ def _hold_findings(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -
 
 
 def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
-    """Yield a message for each active hold and each waiting build.
+    """Yield a message for each hold that is active at the time `now`, and each waiting build.
 
     `within` is " in FILE" if the Application has several files, or else "".
     """
-    hold_of_all = active(state.hold, now)
+    hold_of_all = active(state.hold, now)  # None if there is no hold, or if it has ended
     if hold_of_all:
         yield f"all images{within} are {hold_text(hold_of_all)}"
     for name, memory in state.images.items():
@@ -386,13 +410,18 @@ def _messages_about(state: State, within: str, now: str) -> Iterator[str]:
             yield f"{name}{within}: {waiting}"
 
 
-def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Iterator[Finding]:
-    """Yield an error for each target that cannot be edited in its current state."""
+def _unusable_target_findings(
+    snapshot: Snapshot, subs: Sequence[Subscription]
+) -> Iterator[Finding]:
+    """Yield an error for each target (the place to which a subscription's updates are written) that
+    cannot be edited, or whose version Argo CD would never use.
+    """
     for sub in subs:
         if sub.method != "git":
             continue
         try:
             kind = resolve(sub, snapshot)
+            # both calls are only made because they may raise
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
@@ -401,8 +430,14 @@ def _unusable_targets(snapshot: Snapshot, subs: Sequence[Subscription]) -> Itera
             continue  # `run` reports this error, and so do the findings about the annotations
 
 
-def _frozen(snapshot: Snapshot, subs: Sequence[Subscription], now: str) -> Iterator[Finding]:
-    """Yield the active freezes in the repository's config, or the mistake in the config."""
+def _freeze_findings(
+    snapshot: Snapshot, subs: Sequence[Subscription], now: str
+) -> Iterator[Finding]:
+    """Yield an info for each Application whose updates are frozen at the time `now`.
+
+    A freeze is an entry in the repository's config that stops updates for some time. If the config
+    has a mistake, yield an error about it instead.
+    """
     try:
         config = config_in(snapshot.files)
     except TaskError as error:
@@ -426,8 +461,8 @@ LARGEST_FILE = 10 * 1024 * 1024  # bytes in one file; the same limit as for a ru
 
 
 def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterator[Finding]:
-    """Return the warnings that a run would give about these files, and an error for each file that
-    must not be written.
+    """Return the findings about the files of these subscriptions, each once: the warnings that a
+    run would give, and errors for files that must not be written.
 
     Read errors are not reported here, because a run reports them.
     """
@@ -437,14 +472,16 @@ def target_findings(snapshot: Snapshot, subs: Iterable[Subscription]) -> Iterato
             continue
         with suppress(TaskError):
             findings += _not_permitted_findings(snapshot, sub)
-            findings += _under_other_rules(snapshot, sub)
+            findings += _other_rule_findings(snapshot, sub)
         with suppress(TaskError):
             findings += _caution_findings(snapshot, sub)
     return iter(dict.fromkeys(findings))
 
 
 def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
-    """Return the warnings that a run would give about the target's files. Raises `TaskError`."""
+    """Return the warnings that a run would give about the target's files. Raises `TaskError` if the
+    target cannot be read.
+    """
     kind = resolve(sub, snapshot)
     image = sub.image_at(reading(snapshot, sub, Terms()))
     cautions = file_cautions(snapshot.files, sub, kind, image, Terms())
@@ -460,36 +497,39 @@ def _caution_findings(snapshot: Snapshot, sub: Subscription) -> list[Finding]:
 
 def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
     """Yield an error if the repository's config does not allow the Application to write the files
-    that an update would change.
+    that an update would change, on the branch that the update would be pushed to.
     """
     files = changed_files(snapshot, sub, Terms())
     # Freezes do not limit where an Application may write.
     config = replace(config_in(snapshot.files), freezes=())
+    # add the limits from the configs of the base branch and of the default branch to `sub.writes`
     (sub,) = governed([sub], config, "", lambda _: files)
     (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
 
-    head = sub.head_template
+    head = sub.head_template  # the head: the branch to push to
     if not head:
         head = request_head(sub, snapshot.branch) if sub.pull_request else snapshot.branch
     is_head_unknown = not head or "{{" in head  # only a run knows the name
     if is_head_unknown:
-        sub = replace(sub, writes=tuple(replace(writes, branches=None) for writes in sub.writes))
+        any_branch = tuple(replace(writes, branches=None) for writes in sub.writes)
+        sub = replace(sub, writes=any_branch)
     try:
         refuse_files(sub, files, head)
     except NotPermittedError as error:
         yield _finding_about(sub.application, noted("error", error.message, error.hint))
 
 
-def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield a warning for each rule or freeze that applies to a file in the target's folder, but
-    not to the folder.
+def _other_rule_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+    """Yield a warning for each rule or freeze of the repository's config that applies to a file in
+    the target's folder, but not to the folder itself.
     """
     config = config_in(snapshot.files)
     file_subs = [replace(sub, path=path) for path in changed_files(snapshot, sub, Terms())]
     rules: tuple[Rule | Freeze, ...] = (*config.rules, *config.freezes)
     for rule in rules:
         paths = [file_sub.path for file_sub in file_subs if rule.match.takes(file_sub)]
-        if not paths or rule.match.takes(sub):
+        applies_to_folder = rule.match.takes(sub)
+        if not paths or applies_to_folder:
             continue
         message = (
             f"the target {sub.path or '/'} contains {shortened(paths[0])}, for which {PATH} has"
@@ -501,8 +541,11 @@ def _under_other_rules(snapshot: Snapshot, sub: Subscription) -> Iterator[Findin
 
 
 def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Finding]:
-    """Yield the same findings from an Application's work tree, if the Application writes to that
-    repository.
+    """Yield `target_findings` and errors about hidden targets for subscriptions whose repository is
+    not read, as far as the files on this machine show them.
+
+    If an Application writes to the repository of its own manifest, the files are those in the work
+    tree of the manifest.
     """
     for sub in subs:
         origin = sub.application.origin
@@ -516,15 +559,18 @@ def local_findings(subs: Iterable[Subscription], locate: Locate) -> Iterator[Fin
         if writes_to_own_repository:
             top = top_of(os.path.dirname(os.path.realpath(manifest_path)))
             files = {**_places_in_work_tree(top, sub), **files_to(top, PATH, LARGEST_FILE)}
-            snapshot = Snapshot(sub.repo, sub.base, "", files)
-            yield from _hidden_targets(snapshot, sub)
+            snapshot = Snapshot(sub.repo, sub.base, tip="", files=files)
+            yield from _hidden_target_findings(snapshot, sub)
             yield from target_findings(snapshot, (sub,))
         elif sub.target == "helmvalues":  # the Application itself may override any values file
-            yield from _hidden_targets(Snapshot(sub.repo, sub.base, "", {}), sub)
+            no_files = Snapshot(sub.repo, sub.base, tip="", files={})
+            yield from _hidden_target_findings(no_files, sub)
 
 
-def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
-    """Yield an error if these files show that something hides the target."""
+def _hidden_target_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
+    """Yield an error if the target is hidden: something overrides the version that is written
+    there, so Argo CD never uses it.
+    """
     try:
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
@@ -534,14 +580,20 @@ def _hidden_targets(snapshot: Snapshot, sub: Subscription) -> Iterator[Finding]:
         return  # `run` reports this error
 
 
-def _changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
-    """Return the files in a work tree that an update would change."""
+def _files_changed_in(top: str, sub: Subscription) -> tuple[str, ...]:
+    """Return the paths in the work tree `top` that an update of this subscription would change."""
     files = _places_in_work_tree(top, sub)
-    return changed_files(Snapshot(sub.repo, sub.base, "", files), sub, Terms())
+    snapshot = Snapshot(sub.repo, sub.base, tip="", files=files)
+    return changed_files(snapshot, sub, Terms())
 
 
 def _places_in_work_tree(top: str, sub: Subscription) -> Files:
-    """Return the subscription's places in a work tree. Folders that are too large are skipped."""
+    """Return the files that are needed to read and write the subscription's target, from the work
+    tree `top`.
+
+    A place is a file to read, or a folder to read with everything in it. Folders that are too large
+    are skipped.
+    """
     files: dict[str, File] = {}
     places_read: set[Place] = set()
     places_to_read: Collection[Place] = target_places(sub)
@@ -552,6 +604,6 @@ def _places_in_work_tree(top: str, sub: Subscription) -> Files:
                 with suppress(Malformed):
                     files |= LocalFiles(os.path.join(top, place.path)).read(place.path)
         places_read.update(places_to_read)
-        snapshot = Snapshot(sub.repo, sub.base, "", files)
+        snapshot = Snapshot(sub.repo, sub.base, tip="", files=files)
         places_to_read = set(missing_places(snapshot, sub, Terms(), whole=True)) - places_read
     return files

@@ -43,27 +43,31 @@ _IN_GITLAB = {
 Placed = tuple[Finding, str, int]  # a finding, its file (or "") and its line
 
 
-def as_text(found: Sequence[Placed], read: int, before: Iterable[str] = ()) -> str:
-    """Return the findings for people, after the lines in `before`. `read` is the number of
-    Applications.
+def as_text(
+    placed_findings: Sequence[Placed],
+    applications_read: int,
+    first_lines: Iterable[str] = (),
+) -> str:
+    """Return the findings for people: the `first_lines`, one or two lines for each finding, and a
+    line with the totals, such as the number of Applications read.
 
     Editors open the `file:line` at the start of a line.
     """
-    lines = list(before)
-    for finding, path, line in found:
+    lines = list(first_lines)
+    for finding, path, line in placed_findings:
         place = f"{path}:{line}" if line else path
         parts = (place, finding.severity, finding.application, finding.message)
         lines.append(": ".join(filter(None, parts)))
         if finding.hint:
             lines.append(f"    fix: {finding.hint}")
-    severities = Counter(finding.severity for finding, _, _ in found)
-    words = {
+    severities = Counter(finding.severity for finding, _, _ in placed_findings)
+    nouns = {
         "error": "error",
         "warning": "warning",
         "info": "remark",
     }
-    counts = [counted(severities[severity], words[severity]) for severity in SEVERITIES]
-    lines.append(f"{counted(read, 'Application')} read: {', '.join(counts)}")
+    counts = [counted(severities[severity], nouns[severity]) for severity in SEVERITIES]
+    lines.append(f"{counted(applications_read, 'Application')} read: {', '.join(counts)}")
     return "\n".join(map(printable, lines)) + "\n"
 
 
@@ -75,20 +79,20 @@ def as_annotation(finding: Finding, path: str, line: int) -> str:
     return f"::{_IN_GITHUB[finding.severity]} {attributes}::{escaped(printable(message))}\n"
 
 
-def as_report(found: Iterable[Placed], comparison: Migration | None = None) -> str:
+def as_report(placed_findings: Iterable[Placed], comparison: Migration | None = None) -> str:
     """Return the findings, and the comparison with AIU, as JSON in the format described in
     docs/report.md.
     """
     report: dict[str, object] = {
         "schema": SCHEMA,
-        "findings": [_as_finding(*placed) for placed in found],
+        "findings": [_finding_as_json(*placed) for placed in placed_findings],
     }
     if comparison:
         report["from_image_updater"] = as_json(comparison)
-    return _dumped(report)
+    return _as_json_text(report)
 
 
-def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
+def _finding_as_json(finding: Finding, path: str, line: int) -> dict[str, object]:
     """Return one finding of the JSON report. Empty values are null."""
     is_in_file = path not in NO_FILES
     return {
@@ -103,21 +107,21 @@ def _as_finding(finding: Finding, path: str, line: int) -> dict[str, object]:
     }
 
 
-def junit(found: Sequence[Placed]) -> str:
+def junit(placed_findings: Sequence[Placed]) -> str:
     """Return JUnit XML with a test case for each finding. Only errors are failures."""
-    errors = sum(finding.severity == "error" for finding, _, _ in found)
+    errors = sum(finding.severity == "error" for finding, _, _ in placed_findings)
     counts = {
-        "tests": str(max(len(found), 1)),
+        "tests": str(max(len(placed_findings), 1)),
         "failures": str(errors),
         "errors": "0",
     }
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})
     suite = ET.SubElement(root, "testsuite", {"name": "image-update lint", **counts})
-    if not found:
+    if not placed_findings:  # one test case that passes
         case = {"name": "annotations", "classname": "image-update"}
         ET.SubElement(suite, "testcase", case)
 
-    for finding, path, line in found:
+    for finding, path, line in placed_findings:
         subject, message, details = _words_of_finding(finding, path, line)
         case = {"name": f"{subject}: {message}", "classname": subject}
         if path and path not in NO_FILES:
@@ -133,13 +137,15 @@ def junit(found: Sequence[Placed]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, encoding="unicode")}\n'
 
 
-def sarif(found: Sequence[Placed]) -> str:
+def sarif(placed_findings: Sequence[Placed]) -> str:
     """Return SARIF 2.1.0, which GitHub code scanning and many editors read."""
     results = [
         _sarif_result(finding, path, line, fingerprint)
-        for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True)
+        for (finding, path, line), fingerprint in zip(
+            placed_findings, _fingerprints(placed_findings), strict=True
+        )
     ]
-    rules = sorted({_check_name(finding) for finding, _, _ in found})
+    rules = sorted({_check_name(finding) for finding, _, _ in placed_findings})
     driver = {
         "name": "image-update lint",
         "version": __version__,
@@ -151,7 +157,7 @@ def sarif(found: Sequence[Placed]) -> str:
         "columnKind": "unicodeCodePoints",
         "results": results,
     }
-    return _dumped(
+    return _as_json_text(
         {
             "$schema": SARIF_SCHEMA,
             "version": "2.1.0",
@@ -161,7 +167,7 @@ def sarif(found: Sequence[Placed]) -> str:
 
 
 def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> dict[str, Any]:
-    """Return a finding as a SARIF result."""
+    """Return a finding as a SARIF result. `fingerprint` identifies the finding in later reports."""
     subject, message, _ = _words_of_finding(finding, path, line)
     text = f"{subject}: {message}"
     if finding.hint:
@@ -181,10 +187,12 @@ def _sarif_result(finding: Finding, path: str, line: int, fingerprint: str) -> d
     }
 
 
-def gitlab(found: Sequence[Placed]) -> str:
+def gitlab(placed_findings: Sequence[Placed]) -> str:
     """Return a GitLab Code Quality report, which merge requests show in their diff."""
     issues = []
-    for (finding, path, line), fingerprint in zip(found, _fingerprints(found), strict=True):
+    for (finding, path, line), fingerprint in zip(
+        placed_findings, _fingerprints(placed_findings), strict=True
+    ):
         _, _, details = _words_of_finding(finding, path, line)
         place = {"path": _file_or_application(finding, path), "lines": {"begin": max(line, 1)}}
         issues.append(
@@ -196,7 +204,7 @@ def gitlab(found: Sequence[Placed]) -> str:
                 "location": place,
             }
         )
-    return _dumped(issues)
+    return _as_json_text(issues)
 
 
 # The formats for programs, by the value of --output.
@@ -244,10 +252,14 @@ def _in_workspace(path: str) -> str:
     return _clean(path if relative.startswith("..") else relative)
 
 
-def _fingerprints(found: Sequence[Placed]) -> Iterator[str]:
-    """Yield a unique fingerprint for each finding that does not depend on the lines above it."""
-    occurrences = Counter[str]()
-    for finding, path, _ in found:
+def _fingerprints(placed_findings: Sequence[Placed]) -> Iterator[str]:
+    """Yield a hash for each finding, in order. It is the same in the next report, even if the
+    finding's line number has changed.
+
+    Findings that are equal, except for the line, are numbered, so every hash is unique.
+    """
+    occurrences = Counter[str]()  # how often each finding has appeared so far
+    for finding, path, _ in placed_findings:
         parts = (
             _file_or_application(finding, path),
             finding.application,
@@ -265,5 +277,5 @@ def _clean(text: str) -> str:
     return printable(without_logins(text))
 
 
-def _dumped(value: Any) -> str:
+def _as_json_text(value: Any) -> str:
     return exact_json(json.dumps(value, indent=2, ensure_ascii=False)) + "\n"

@@ -41,24 +41,24 @@ def explained(
     environ: Mapping[str, str],
     argv: Collection[str] = (),
 ) -> UsageError:
-    """Return an error with our own message and hint for an error from Typer's parser.
+    """Return a `UsageError` with our own message and hint for an error from Typer's parser.
 
     `command` is the name of the command in `argv`, or "" if it is unknown. `options` has each
     command's flags.
     """
     typer_message = " ".join(error.format_message().split()).rstrip(".")
-    called = f"image-update {command}" if command else "image-update"
-    kind = type(error).__name__
+    command_line = f"image-update {command}" if command else "image-update"
+    kind = type(error).__name__  # the name of Typer's class, such as "NoSuchOption"
     param = getattr(error, "param", None)  # the option or argument that has the error
 
     if kind == "NoSuchOption":
-        return unknown_option(_as_typed(error.option_name, argv), command, options)
+        return unknown_option(_whole_option(error.option_name, argv), command, options)
 
     if kind == "MissingParameter" and param is not None:
         return _missing_option(param)
 
     if kind == "BadParameter" and param is not None:
-        if error.message == "it is blank":
+        if error.message == "it is blank":  # raised by our own `_reader` in command.py
             return _missing_option(param, "is empty")
         if getattr(param, "is_flag", False):
             return _not_true_or_false(param, environ)
@@ -66,7 +66,7 @@ def explained(
     if kind == "BadOptionUsage" and "requires an argument" in typer_message:
         return UsageError(
             f"{error.option_name} requires a value",
-            hint=f"{called} --help-all shows its values",
+            hint=f"{command_line} --help-all shows its values",
         )
 
     if kind == "BadOptionUsage" and "does not take a value" in typer_message:
@@ -79,13 +79,13 @@ def explained(
     extra_arguments = re.match(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", typer_message)
     if extra_arguments:
         first_argument = extra_arguments[1].partition(" ")[0]
-        hint = _instead_of_an_argument(first_argument, command)
+        hint = _hint_for_argument(first_argument, command)
         return UsageError(
             f"{command} does not accept the argument {first_argument!r}",
-            hint=hint or f"{called} --help shows its options",
+            hint=hint or f"{command_line} --help shows its options",
         )
 
-    return UsageError(typer_message, hint=f"{called} --help shows what is available")
+    return UsageError(typer_message, hint=f"{command_line} --help shows what is available")
 
 
 def _not_true_or_false(param: Any, environ: Mapping[str, str]) -> UsageError:
@@ -119,11 +119,12 @@ def _unknown_command(name: str, commands: Iterable[str]) -> UsageError:
     )
 
 
-def _instead_of_an_argument(argument: str, command: str) -> str:
-    """Return a hint about the option that the stray argument was meant for, or ""."""
+def _hint_for_argument(argument: str, command: str) -> str:
+    """Return a hint with the option to use instead of an argument, or "" if that is unknown."""
     if command == "promote":
         return "select Applications with --from and --to"
-    if kind_of(command).takes_images and ("/" in argument or ":" in argument):
+    looks_like_image = "/" in argument or ":" in argument
+    if kind_of(command).takes_images and looks_like_image:
         return f"pass the image as --image {argument}"
     if kind_of(command).takes_images:
         return f"pass an Application as --application {argument}, and the image as --image REF"
@@ -133,14 +134,16 @@ def _instead_of_an_argument(argument: str, command: str) -> str:
 
 
 def unknown_option(name: str, command: str, options: Mapping[str, Collection[str]]) -> UsageError:
-    """Return the error for an option that the command does not have. `options` has each command's
-    flags.
+    """Return the error for an option that the command does not have, with what to use instead.
+
+    `command` is "" if the option is before the command. `options` has each command's flags.
     """
     if name in _SECRETS:
         message = f"{name} does not exist: others could read the secret on the command line"
         return UsageError(message, hint=f"set {_SECRETS[name]}")
 
-    if name == "--dry-run" and command in COMMANDS and not kind_of(command).writes:
+    is_read_only = command in COMMANDS and not kind_of(command).writes
+    if name == "--dry-run" and is_read_only:
         return UsageError(
             f"{command} has no --dry-run: it never writes to Git",
             hint="remove it",
@@ -168,10 +171,14 @@ def unknown_option(name: str, command: str, options: Mapping[str, Collection[str
 
 
 def _option_of_other_commands(name: str, command: str, others: Sequence[str]) -> UsageError:
-    """Return the error for an option that only the `others` have, and not `command`."""
-    listed_commands = others[0]
-    if len(others) > 1:
-        listed_commands = f"{', '.join(others[:-1])} and {others[-1]}"
+    """Return the error for an option that `command` does not have.
+
+    The hint lists the other commands that have it. There is at least one.
+    """
+    *first_commands, last_command = others
+    listed_commands = last_command
+    if first_commands:
+        listed_commands = f"{', '.join(first_commands)} and {last_command}"
     return UsageError(
         f"{command} has no {name}",
         hint=f"it is an option of {listed_commands}; image-update {command} --help-all lists the"
@@ -180,15 +187,16 @@ def _option_of_other_commands(name: str, command: str, others: Sequence[str]) ->
 
 
 def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> UsageError:
-    """Return the error for an option that no command has. The option may be a misspelling of one of
-    `flags`, the options of `command`.
+    """Return the error for an option that no command has.
+
+    The hint suggests the most similar of `flags`, the options of `command`.
     """
-    called = f"image-update {command}" if command else "image-update"
-    intended_option = _option_meant_by(name, flags)
+    command_line = f"image-update {command}" if command else "image-update"
+    intended_option = _intended_option(name, flags)
     if intended_option:
         return UsageError(
             f"unknown option {name}",
-            hint=f"did you mean {intended_option}? {called} --help-all shows all options",
+            hint=f"did you mean {intended_option}? {command_line} --help-all shows all options",
         )
 
     # A common prefix is a better clue than similarity: --app means --application, not --tag.
@@ -198,7 +206,7 @@ def _option_of_no_command(name: str, command: str, flags: Collection[str]) -> Us
     help_option = "--help-all" if command else "--help"
     return UsageError(
         f"unknown option {name}",
-        hint=f"{question}{called} {help_option} shows all options",
+        hint=f"{question}{command_line} {help_option} shows all options",
     )
 
 
@@ -218,8 +226,11 @@ _LETTERS = {
 }
 
 
-def _as_typed(name: str, argv: Collection[str]) -> str:
-    """Return the whole word for an unknown option, because Typer reports `-image` as `-i`."""
+def _whole_option(name: str, argv: Collection[str]) -> str:
+    """Return an unknown option as it is in `argv`, without its value.
+
+    Typer reports only the first letter of an option with one dash: `-i` for `-image`.
+    """
     if name.startswith("--"):
         return name
     for word in argv:
@@ -230,20 +241,21 @@ def _as_typed(name: str, argv: Collection[str]) -> str:
     return name
 
 
-def _option_meant_by(name: str, flags: Collection[str]) -> str:
-    """Return the option that was meant by a name with a single dash, or "" if it is unknown.
+def _intended_option(name: str, flags: Collection[str]) -> str:
+    """Return the one of `flags` to use instead of a name with a single dash, or "" if there is
+    none.
 
-    `-image` lacks a dash, `-i` is a short option of other programs, and `-im` is the start of an
-    option.
+    The name may lack a dash (`-image`), be a short option of other programs (`-i`), or be the start
+    of an option (`-im`).
     """
     if name.startswith("--"):
         return ""
     if f"-{name}" in flags:
         return f"-{name}"
 
-    long_option = _LETTERS.get(name, "")
+    long_option = _LETTERS.get(name, "")  # may have a value: `--log-level debug`
     flag = long_option.partition(" ")[0]
-    if flag == "--version" or flag in flags:
+    if flag == "--version" or flag in flags:  # every command line may have `--version`
         return long_option
 
     completions = sorted((other for other in flags if other.startswith(f"-{name}")), key=len)
@@ -251,7 +263,10 @@ def _option_meant_by(name: str, flags: Collection[str]) -> str:
 
 
 def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
-    """Return the error for a required option or argument that has no value."""
+    """Return the error for a required option or argument that has no value.
+
+    `problem` follows its name in the message.
+    """
     name = str(param.opts[0])
     flag = name if name.startswith("--") else str(param.metavar)
     return UsageError(
@@ -260,17 +275,22 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     )
 
 
-def as_given(error: UsageError, called: Mapping[str, str]) -> UsageError:
-    """Return the error with other names for the flags at the start of its message.
+def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
+    """Return the error with the flags at the start of its message replaced by the names that the
+    user knows.
 
-    `called` maps a flag to the name that the user knows: the variable that set the value, or the
-    form's parameter.
+    `names_of_flags` has them: the variable that set the value, or the form's parameter.
+    `--tag: 'x' is not …` becomes `IMAGE_UPDATE_TAG: 'x' is not …`.
     """
     leading_flags = re.match(r"(--[a-z-]+|APP\.\.\.)(, --[a-z-]+)*( and --[a-z-]+)?", error.message)
     if leading_flags is None:
         return error
     flags = leading_flags[0]
-    names = re.sub(r"--[a-z-]+|APP\.\.\.", lambda flag: called.get(flag[0], flag[0]), flags)
+
+    def name_of(flag: re.Match[str]) -> str:
+        return names_of_flags.get(flag[0], flag[0])
+
+    names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)
     hint = error.hint
     if names != flags:  # people who fill in a form do not set options or variables
         hint = re.sub(r" \(\S+, or the variable \w+\)$", "", hint)

@@ -29,7 +29,7 @@ def report(settings: Settings, call: Call) -> int:
     path = settings.report_file
     call.log("debug", f"reading {path}")
     try:
-        run_report = report_of(_read(path))
+        run_report = report_of(_read_report(path))
         if settings.html:
             text = shown(run_report, page)
         else:
@@ -47,7 +47,9 @@ def report(settings: Settings, call: Call) -> int:
 
 
 def _log_errors(run_report: Mapping[str, Any], log: Log) -> None:
-    """Log the report's errors, except the ones that the table shows, as in the run."""
+    """Log the report's errors, except for the ones that the printed table shows: those that are the
+    reason for a decision.
+    """
     in_table = {
         (decision["application"], decision["because"])
         for decision in run_report["decisions"]
@@ -75,12 +77,17 @@ def shown(report: Mapping[str, Any], view: Callable[[Mapping[str, Any]], str]) -
         raise Malformed(f"this report is incomplete: {one_line(str(error))}", HINT) from error
 
 
-def _read(path: str) -> str:
-    """Return the content of a file, or of report.json in a folder. `-` means stdin."""
-    if path != "-" and os.path.isdir(path):
+def _read_report(path: str) -> str:
+    """Return the content of a file, or of report.json in a folder. `-` means stdin.
+
+    Raises `UsageError` if it cannot be read or is too large.
+    """
+    is_stdin = path == "-"
+    if not is_stdin and os.path.isdir(path):
         path = os.path.join(path, "report.json")
+    too_many = LARGEST + 1  # one byte more than allowed shows that stdin is too large
     try:
-        data = sys.stdin.buffer.read(LARGEST + 1) if path == "-" else read_file(path, LARGEST)
+        data = sys.stdin.buffer.read(too_many) if is_stdin else read_file(path, LARGEST)
     except OSError as error:
         raise UsageError(
             f"cannot read {path!r}: {error.strerror}",

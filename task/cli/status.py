@@ -10,7 +10,7 @@ from task.cli.call import Call
 from task.cli.job import duration_of, given_images, job_of
 from task.commands import fail_on
 from task.commands.status import StatusDetails
-from task.commands.status import status as look_at
+from task.commands.status import status as read_status
 from task.errors import UsageError
 from task.output.console import say, say_lines, stdout_console
 from task.output.image_status import Status
@@ -31,16 +31,16 @@ def status(settings: Settings, call: Call) -> int:
             hint="add the states to look for, such as --fail-on behind",
         )
     older_than = duration_of("--older-than", options.older_than)
-    _check_pairs(settings)
+    _check_combinations(settings)
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
 
-    images_status = _looked_at(settings, environ, log)
+    images_status = _status_of_images(settings, environ, log)
     console = stdout_console(environ)
     for problem in images_status.problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
 
-    is_brief = not options.app
+    is_brief = not options.app  # all Applications, rather than the ones in the arguments
     if settings.html:
         write_page(page(images_status), settings.html)
     elif options.output == "json":
@@ -50,17 +50,18 @@ def status(settings: Settings, call: Call) -> int:
     else:
         say(plain(images_status, brief=is_brief))
 
-    late = fail_on.late_images(images_status, options.fail_on, older_than)
-    for problem in late:
+    # for each image in one of the states of `--fail-on`
+    fail_on_problems = fail_on.late_images(images_status, options.fail_on, older_than)
+    for problem in fail_on_problems:
         log.problem(problem.severity, problem.application, problem.message, problem.hint)
-    problems = (*images_status.problems, *late)
+    problems = (*images_status.problems, *fail_on_problems)
     code = shutdown.code_of_run(problems)
     message = f"images shown: {len(images_status.images)}"
     tell("status", message, settings.handed, environ, problems=problems, code=code)
     return code
 
 
-def _check_pairs(settings: Settings) -> None:
+def _check_combinations(settings: Settings) -> None:
     """Raise `UsageError` for two options that contradict each other."""
     options = settings.status
     if options.asks_for_newest and settings.registry_check == "never":
@@ -73,26 +74,31 @@ def _check_pairs(settings: Settings) -> None:
         raise UsageError("--html and --output=json cannot be combined", hint="remove one of them")
 
 
-def _looked_at(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
-    """Return the status of the images, with the details that the options ask for."""
+def _status_of_images(settings: Settings, environ: Mapping[str, str], log: Log) -> Status:
+    """Read the status of the images from Git, the cluster, and the registries, and return it.
+
+    If the options name images, only these are included.
+    """
     options = settings.status
     event = settings.event
-    images = given_images(event).images if event.image or event.images_from else ()
+    names_images = bool(event.image or event.images_from)
+    images = given_images(event).images if names_images else ()
     job = job_of(settings, images, environ)
 
+    has_token_file = bool(settings.forge.forge_token_file)
     token_variables = (*FORGE_TOKENS, "GITHUB_TOKEN")
-    has_token = bool(settings.forge.forge_token_file) or any(map(environ.get, token_variables))
+    has_token = has_token_file or any(environ.get(name) for name in token_variables)
     # The build that wrote the current value shows since when a different version has been running.
     needs_a_build = "differs" in options.fail_on and bool(options.older_than)
     details = StatusDetails(
-        options.asks_for_newest,
-        max(options.builds, 1) if needs_a_build else options.builds,
+        newest=options.asks_for_newest,
+        builds=max(options.builds, 1) if needs_a_build else options.builds,
         requests=has_token,
         dates=bool(options.older_than),
     )
     world = RealWorld(settings, environ, log, job.scope, images)
     try:
-        return look_at(job, world, details)
+        return read_status(job, world, details)
     finally:
         with shutdown.shield():
             world.close()

@@ -33,7 +33,9 @@ from task.wiring.world import RealWorld
 
 
 def match_of(job: Job) -> Match:
-    """Return the function that finds the job's candidates: the images that Applications may get."""
+    """Return the function that finds the job's candidates (the images that Applications may get).
+    It depends on the command, and on whether the images are from events.
+    """
     # Imported late: nearly all runs are given images, and would wait for modules that they do not
     # need.
     if job.events:
@@ -104,12 +106,17 @@ Work = Callable[[Settings, Mapping[str, str], Log, ExitStack], Report]
 
 
 def published(settings: Settings, call: Call, work: Work, output: ResultOptions) -> int:
-    """Run `work`, publish its report to the places in `output`, and return the exit code."""
+    """Call `work`, publish the report that it returns, and return the exit code.
+
+    `output` are the options that say where to publish it. The report is also sent to the places in
+    `settings.send`.
+    """
     environ = call.environ
     log = call.log
     if environ.get("GITHUB_ACTIONS") == "true":
         mask(SECRETS, environ)
     send = settings.send
+    # both only raise `UsageError` for a mistake, before any work is done
     check_places(output, environ)
     if send.cloudevent_url:
         check_url(send.cloudevent_url, environ)
@@ -134,14 +141,19 @@ def published(settings: Settings, call: Call, work: Work, output: ResultOptions)
             source = without_login(settings.commit.pipeline_run or origin_of(environ).run)
             ca_file = settings.access.ca_file
             send_events(report, send.cloudevent_url, source, ca_file, environ, log)
-        shutdown.deaf()  # everything is reported, so it is too late for a signal to stop anything
+        # everything is reported, so it is too late for a signal to stop anything: ignore signals
+        shutdown.deaf()
     return code
 
 
 def _log_problems(report: Report, form: str, log: Log) -> None:
-    """Log a run's problems, except the ones shown in a table of decisions on a terminal."""
-    in_table: set[tuple[str, str]] = set()
-    if log.console and sys.stdout.isatty() and form == "text":
+    """Log a run's problems, except for the ones that stdout shows in a table of decisions.
+
+    There is a table if stdout is a terminal and `form`, the value of `--output`, is "text".
+    """
+    in_table: set[tuple[str, str]] = set()  # (Application, message)
+    has_table = bool(log.console) and sys.stdout.isatty() and form == "text"
+    if has_table:
         shows_every_decision = kind_of(report.command).judges
         in_table = {
             (decision.subscription.application.key, decision.because)
@@ -160,7 +172,9 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
 
 
 def places_here(report: Report) -> Mapping[str, str]:
-    """Return the `file:line` of each Application whose manifest is below the current directory."""
+    """Return the `file:line` of each Application whose manifest is below the current directory, by
+    the Application's key (`namespace/name`).
+    """
     places = {}
     for decision in report.decisions:
         app = decision.subscription.application
@@ -168,20 +182,23 @@ def places_here(report: Report) -> Mapping[str, str]:
         if not path or not line.isdigit():
             continue
         relative_path = os.path.relpath(path)
-        if not relative_path.startswith("..") and os.path.isfile(path):
+        is_below = not relative_path.startswith("..")
+        if is_below and os.path.isfile(path):
             places[app.key] = f"{relative_path}:{line}"
     return places
 
 
 def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
-    """Yield the problems in order, each with the affected Applications as the log lists them.
+    """Yield what to log: the affected Applications as one string, and the problem. The order is
+    that of the problems.
 
     If a server is down, hundreds of Applications may have the same problem. If there are more than
-    a few, they share one line, which lists the first few. The report has one element for each
-    Application.
+    `FEW`, the problem is yielded once, with the first few Applications: "a, b, c, d, e and 95
+    more".
     """
     problems = tuple(problems)
-    apps_by_problem: dict[Problem, list[str]] = {}  # the problems are without their Application
+    # the keys are the problems without their Application, so equal problems share a key
+    apps_by_problem: dict[Problem, list[str]] = {}
     for problem in problems:
         shared_problem = replace(problem, application="")
         apps_by_problem.setdefault(shared_problem, []).append(problem.application)
@@ -199,8 +216,10 @@ def told_together(problems: Iterable[Problem]) -> Iterator[tuple[str, Problem]]:
             yield problem.application, problem
 
 
-def _tell_passed_over(events: Events, log: Log) -> None:
-    """Log how many events are not a push of a tagged image and, at debug level, why."""
+def _log_skipped_events(events: Events, log: Log) -> None:
+    """Log at debug level how many events were skipped, and why. If all were skipped, also log that
+    at info level.
+    """
     for reason, number in Counter(events.passed_over).items():
         log("debug", f"{counted(number, 'event')} skipped: {reason}")
     if not events.pushes:
@@ -208,7 +227,7 @@ def _tell_passed_over(events: Events, log: Log) -> None:
         log("info", f"nothing to do: no push of a tagged image in {counted(number, 'event')}")
 
 
-def nothing_to_do(job: Job) -> Report:
+def report_without_images(job: Job) -> Report:
     """Return the report of a run whose events do not include a push of a tagged image."""
     return Report(
         command=job.command,
@@ -232,7 +251,8 @@ def carry_out(
 ) -> Report:
     """Run the pipeline with the clients that these settings need, and return its report.
 
-    `shielded`: see `run` in `task/pipeline/run.py`.
+    The pipeline adds a shield against signals to `shielded`, and the caller closes it once the
+    report is published.
     """
     images_of_run = GivenImages()
     if kind_of(settings.command).takes_images:
@@ -240,9 +260,9 @@ def carry_out(
     images = images_of_run.images
     job = job_of(settings, images, environ, images_of_run.events)
     if images_of_run.events:
-        _tell_passed_over(images_of_run.events, log)
+        _log_skipped_events(images_of_run.events, log)
     if images_of_run.nothing_to_do:
-        return nothing_to_do(job)
+        return report_without_images(job)
 
     world = RealWorld(settings, environ, log, job.scope, images)
     try:

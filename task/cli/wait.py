@@ -42,13 +42,14 @@ def wait(settings: Settings, call: Call) -> int:
     options = settings.wait
     environ = call.environ
     log = call.log
-    with ExitStack() as opened:
+    with ExitStack() as opened:  # closes the clients
         argo = Argo(settings, environ, log, opened)
         if not argo.where:
             raise UsageError(
                 "cannot tell which Argo CD to query",
                 hint="set --applications to cluster or argocd",
             )
+        # created only if a later revision has to be compared
         clients = once(lambda: GitClients(settings, environ, log, opened))
         code = wait_for(
             options,
@@ -72,12 +73,14 @@ def wait_for(
     log: Log,
     descends: Descends = lambda *_: "",
 ) -> int:
-    """Wait with progress on stderr, print a line for each Application, and return 0.
+    """Wait until the Applications in the options are rolled out, print a line for each, and return
+    0. The progress is shown on stderr.
 
-    A later revision also counts if `descends` confirms that it contains the requested one.
+    `namespace` is the namespace of an Application without one. `api` returns the client for Argo
+    CD. A later revision also counts if `descends` confirms that it contains the requested one.
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
-    report its status, and `UsageError`.
+    report its status, and `UsageError` for an invalid option.
     """
     revision = options.revision.strip().lower()
     if not _REVISION.fullmatch(revision):
@@ -92,7 +95,7 @@ def wait_for(
     argo = api()
     keys = _keys_of_names(options.app, namespace, argo)
     awaited = [
-        Awaited(app_namespace, name, _judge(revision, options.repository, descends))
+        Awaited(app_namespace, name, _judge_for_revision(revision, options.repository, descends))
         for app_namespace, name in dict.fromkeys(keys)
     ]
     rows, errors = watch(argo, awaited, options.wait_timeout, environ, log)
@@ -107,11 +110,12 @@ def wait_for(
     return int(Exit.OK)
 
 
-def _judge(revision: str, repository: str, descends: Descends) -> Judge:
-    """Return a judge for the requested revision, or for a later revision in any of the
-    Application's repositories.
+def _judge_for_revision(revision: str, repository: str, descends: Descends) -> Judge:
+    """Return a judge: a function that returns the state of an Application's rollout.
 
-    A judge is a function that returns the state of an Application's rollout.
+    The rollout is complete if the Application has the requested revision, or a later revision that
+    contains it. `repository` is the URL of the revision's repository; "" means any of the
+    Application's repositories.
     """
     judge_requested = judge_of(lambda synced: accepts(revision, synced), repository)
     later_judges = dict[str, Judge]()  # by repository
@@ -126,7 +130,7 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 
     def judge(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         """Return the first state that is not "waiting": for the requested revision, then for later
-        ones.
+        revisions in each of the Application's repositories.
         """
         requested = judge_requested(item, since, details)
         if requested.state != "waiting":
@@ -145,13 +149,13 @@ def _judge(revision: str, repository: str, descends: Descends) -> Judge:
 def _keys_of_names(
     names: Sequence[str], namespace: str, api: ApplicationApi
 ) -> list[tuple[str, str]]:
-    """Return the namespaces and names of the Applications that the names and globs refer to.
+    """Return the (namespace, name) of each Application that the names and globs refer to.
 
-    A bare name refers to the control plane's namespace. Raises `UsageError` if a bare name exists
-    in several namespaces, or if a glob does not match anything.
+    `namespace` is that of a bare name, which has none itself. Raises `UsageError` if a bare name
+    exists in several namespaces, or if a glob does not match anything.
     """
     names = [name.strip() for name in names]
-    listed_keys = _listed_for(names, api)
+    listed_keys = _list_applications(names, api)
     for name in names:
         if _is_bare(name):
             same_name = [
@@ -179,13 +183,15 @@ def _is_bare(name: str) -> bool:
     return "/" not in name and not is_glob(name)
 
 
-def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
-    """Return the Applications that a bare name or a glob may refer to.
+def _list_applications(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
+    """Return the (namespace, name) of all Applications in Argo CD, sorted, if one of the names is a
+    bare name or a glob, or else ().
 
-    If listing Applications is not permitted, other namespaces are ignored: permission to read a
-    single Application is enough to wait for it. Only a glob needs the list.
+    Without a glob, the result is also () if the list cannot be read: permission to read a single
+    Application is enough to wait for it. With a glob, that raises `SourceError`.
     """
-    if not any(_is_bare(name) or is_glob(name) for name in names):
+    needs_list = any(_is_bare(name) or is_glob(name) for name in names)
+    if not needs_list:
         return ()
     try:
         return sorted(api.keys())
@@ -196,7 +202,9 @@ def _listed_for(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str
 
 
 def _glob_fits_key(glob: str, key: tuple[str, str]) -> bool:
-    """Return whether a glob matches a name, or if the glob has a slash, `namespace/name`."""
+    """Return whether a glob matches an Application's name, or, if the glob has a slash, its
+    `namespace/name`.
+    """
     namespace, name = key
     if "/" in glob:
         return fnmatchcase(f"{namespace}/{name}", glob)

@@ -190,9 +190,9 @@ def test_a_program_that_ignores_sigterm_is_killed_a_moment_later(
     monkeypatch.setattr("task.processes.send", lambda _running, name: sent.append(name))
     watch = Watch(None, (60.0, "", 0))
     watch.end()
-    watch._look(clock.time + processes._PATIENCE / 2)
+    watch._enforce_limits(clock.time + processes._PATIENCE / 2)
     assert sent == ["SIGTERM"]
-    watch._look(clock.time + 2 * processes._PATIENCE)
+    watch._enforce_limits(clock.time + 2 * processes._PATIENCE)
     assert sent == ["SIGTERM", "SIGKILL"]
 
 
