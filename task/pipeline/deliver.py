@@ -267,12 +267,6 @@ def prepare(
         problems += fates_on_head.problems
         waiting_rows += fates_on_head.rows(name)
     problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
-    # what these moves have to remember is not part of a commit on the base
-    only_remembered = frozenset(
-        move.subscription.identity
-        for move in moves
-        if move.remember and move.decision.head != snapshot.branch
-    )
     return Delivery(
         # as it was read, because `MemoryBranchWriter` compares the new files with it
         base=replace(snapshot, memory_files=memory_files_as_read),
@@ -284,7 +278,7 @@ def prepare(
         problems=tuple(problems),
         memory_files=memory_files_after(snapshot, moves),
         author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        only_remembered=only_remembered,
+        only_remembered=_only_remembered(moves, snapshot.branch),
     )
 
 
@@ -294,6 +288,15 @@ def _decided_moves(batch: Batch, snapshot: Snapshot, job: Job, facts: Facts) -> 
     """
     moves = decide(snapshot, batch.asks, job.terms, facts)
     return name_heads(moves, by_hand=job.intent is not None)
+
+
+def _only_remembered(moves: Iterable[Move], base: str) -> frozenset[Identity]:
+    """Return the identities of the moves whose hold or deferred build is stored only on the memory
+    branch, because no commit on the base contains it.
+    """
+    return frozenset(
+        move.subscription.identity for move in moves if move.remember and move.decision.head != base
+    )
 
 
 def _strange_files(memory_files: Files) -> list[Problem]:
