@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
 from task.forges.protection import AZURE_NAMESPACE, azure_token, listed, open_on_azure
 from task.git.hosts import RemoteUrl
@@ -84,7 +84,7 @@ class AzureClient(Client):
 
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
-            raise self.refused(answer, what)
+            raise self.error_for(answer, what)
 
         # for an invalid token, Azure returns its sign-in page with a success status
         is_page = answer.status == 203 or "html" in answer.headers.get("Content-Type", "")
@@ -112,13 +112,13 @@ class AzureClient(Client):
         }
         return super().ask(method, path, what, **options)
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        """Like `Client.refused`. A redirect to the sign-in page also means that the token was
+    def error_for(self, answer: Response, what: str) -> TaskError:
+        """Like `Client.error_for`. A redirect to the sign-in page also means that the token was
         rejected.
         """
         if 300 <= answer.status < 400:
             return self._locked_out(what)
-        return super().refused(answer, what)
+        return super().error_for(answer, what)
 
     def _locked_out(self, what: str) -> TaskError:
         """Return the error for Azure's sign-in page."""
@@ -178,22 +178,22 @@ class Azure(Host):
             if dig(pull, "status") == "active":
                 newest = pull
                 break
-        return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
+        return self.read_completely(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
         """Like `Connected.close`."""
         super().close()
         self._people.close()
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Like `Host.fetch`."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
             f"read pull request {number}",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert Azure's data about a request to our form."""
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
@@ -238,18 +238,18 @@ class Azure(Host):
             expected=(_REFUSED, _CONFLICT),
         )
         if answer.status not in (_REFUSED, _CONFLICT):
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         error_class = answer.mapping().get("typeKey")
         if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
             raise AlreadyThere
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a request's title and text, and return Azure's new data about it.
 
         If the request is no longer open, return its current data instead.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         what = f"update pull request {number}"
         answer = self._client.ask(
             "PATCH",
@@ -260,11 +260,11 @@ class Azure(Host):
             repeatable=True,
         )
         if answer.status < _REFUSED:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
 
         current, current_pull = self.read(number)
         if current.state == "open":
-            raise self._client.refused(answer, what)
+            raise self._client.error_for(answer, what)
         return current_pull
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
@@ -272,13 +272,13 @@ class Azure(Host):
 
         Failures become notes.
         """
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         request_path = f"{self._path}/pullRequests/{path_part(request.number)}"
         self._add_reviewers(pull, f"{request_path}/reviewers", proposal, notes)
 
         present_labels = (dig(label, "name") for label in elements(pull, "labels"))
         for label in missing(proposal.labels, present_labels):
-            with notes.tried("labels", "label", label):
+            with notes.on_failure("labels", "label", label):
                 self._client.ask(
                     "POST",
                     f"{request_path}/labels",
@@ -287,13 +287,13 @@ class Azure(Host):
                 )
 
         if proposal.auto_merge and not dig(pull, "autoCompleteSetBy", "id"):
-            with notes.tried("auto-complete", "auto-merge"):
+            with notes.on_failure("auto-complete", "auto-merge"):
                 self._auto_complete(pull, request, proposal)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Abandon the open request, with this text."""
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         self._client.ask(
             "PATCH",
             f"{self._path}/pullrequests/{path_part(number)}",
@@ -302,7 +302,7 @@ class Azure(Host):
             repeatable=True,
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name.
 
         Azure does not have branch patterns: permissions are set on a branch's folder.
@@ -341,7 +341,7 @@ class Azure(Host):
         """Add the proposal's reviewers, by id, at this API path. An unknown name becomes a note."""
         present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
-            with notes.tried(f"reviewer {name}", "reviewer", name):
+            with notes.on_failure(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
                 if identity.lower() in present_ids:
                     continue  # adding a reviewer again would reset the vote
@@ -538,7 +538,9 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
         _version, organization, project, repository = parts
         return _address(root, organization, project, repository)
 
-    error = names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+    error = no_repository_error(
+        "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+    )
     # `_git` is followed by the repository's name only
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
         raise error

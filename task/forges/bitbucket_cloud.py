@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.host import (
     MOVED,
     AlreadyThere,
@@ -76,9 +76,9 @@ class CloudClient(BitbucketClient):
     repository = "/repositories/{}/{}"
     page = ("links", "html", "href")
 
-    def refused(self, answer: Response, what: str) -> TaskError:
+    def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a rejected request. For 401, the hint mentions the username."""
-        error = super().refused(answer, what)
+        error = super().error_for(answer, what)
         if answer.status != 401:
             return error
         hint = (
@@ -122,7 +122,7 @@ class BitbucketCloud(Host):
             if dig(pull, "state") == "OPEN":
                 newest = pull
                 break
-        return self.proposed(newest)
+        return self.to_proposed(newest)
 
     def _update_name(self) -> bool:
         """Use the repository's new name if Bitbucket reported one. Return whether it did."""
@@ -160,9 +160,9 @@ class BitbucketCloud(Host):
             and self.branches(pull) == (base, head)
         ]
 
-    def checked(self, number: str) -> Proposed:
+    def read_completely(self, number: str) -> Proposed:
         """Return a request with the full id of its merge commit."""
-        request = super().checked(number)
+        request = super().read_completely(number)
         short_commit = request.merge_commit  # Bitbucket only returns the first twelve digits
         if not short_commit:
             return request
@@ -173,15 +173,15 @@ class BitbucketCloud(Host):
         )
         return replace(request, merge_commit=dig(commit, "hash") or short_commit)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Like `Host.fetch`."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
             f"read pull request {number}",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
@@ -230,7 +230,7 @@ class BitbucketCloud(Host):
             body,
             f"open a pull request from {proposal.head} into {proposal.base}",
         )
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if not has_same_text(
             request, proposal
         ):  # it was already open, so Bitbucket only changed the title
@@ -246,7 +246,7 @@ class BitbucketCloud(Host):
 
         If Bitbucket rejects one of them, it does not add any. Failures become notes.
         """
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         present = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
         new = self._uuids_of(proposal.reviewers, notes)
         wanted = list(dict.fromkeys([*present, *new]))
@@ -257,11 +257,11 @@ class BitbucketCloud(Host):
             "description": request.body,
             "reviewers": [{"uuid": uuid} for uuid in wanted],
         }
-        with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
+        with notes.on_failure("no reviewers were added", "reviewer", *proposal.reviewers):
             pull = self._put(pull, fields)
-        return self.proposed(pull), pull
+        return self.to_proposed(pull), pull
 
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Decline the open request, with this text."""
         request, _pull = self.write(pull, dig(pull, "title"), body)
         self._client.ask(
@@ -270,7 +270,7 @@ class BitbucketCloud(Host):
             f"decline pull request {request.number}",
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         restrictions = self._client.json(
             "GET",
@@ -318,7 +318,7 @@ class BitbucketCloud(Host):
 
         Raises `Overtaken` if it has been merged or declined.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         # Bitbucket removes reviewers that are not sent
         reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
@@ -329,7 +329,7 @@ class BitbucketCloud(Host):
                 f"update pull request {number}",
             )
         except ForgeError:
-            current = self.proposed(self.ask(number))
+            current = self.to_proposed(self.fetch(number))
             if current.state == "open":
                 raise
             raise Overtaken from None
@@ -347,10 +347,10 @@ class BitbucketCloud(Host):
         """
         answer = self._client.ask(method, path, what, json=body, expected=(_REFUSED,))
         if answer.status != _REFUSED:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         if b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch already contains everything in the head branch")
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def _uuids_of(self, names: tuple[str, ...], notes: Notes) -> list[str]:
         """Return the reviewers' UUIDs.
@@ -360,7 +360,7 @@ class BitbucketCloud(Host):
         uuids = []
         for name in dict.fromkeys(names):
             is_uuid = name.startswith("{")
-            with notes.tried(f"reviewer {name}", "reviewer", name):
+            with notes.on_failure(f"reviewer {name}", "reviewer", name):
                 uuids.append(name if is_uuid else self._uuid(name))
         return uuids
 
@@ -465,7 +465,7 @@ def _query_string(text: str) -> str:
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return a repository's address. `root` is the URL of the host's web pages."""
     if len(remote.parts) != 2:
-        raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
+        raise no_repository_error("Bitbucket", "https://bitbucket.org/workspace/repository")
     return ForgeAddress(
         forge="bitbucket",
         host="",

@@ -20,7 +20,7 @@ from task.forges.bitbucket_cloud import (
     WITHOUT,
     BitbucketClient,
 )
-from task.forges.client import ForgeAddress, names_none, numbered, web_below
+from task.forges.client import ForgeAddress, no_repository_error, numbered, web_below
 from task.forges.host import (
     AlreadyThere,
     Comment,
@@ -58,16 +58,16 @@ class DataCenterClient(BitbucketClient):
     repository = "/projects/{}/repos/{}"
     page = ("links", "self", 0, "href")
 
-    def refused(self, answer: Response, what: str) -> TaskError:
+    def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a rejected request.
 
         Status 401 may also mean that an authenticated user does not have the permission.
         """
-        error = super().refused(answer, what)
+        error = super().error_for(answer, what)
         if answer.status != _UNAUTHORIZED:
             return error
         if _has_error_class(answer, "AuthorisationException"):
-            because = f"{answer.status} ({self.words(answer)})"
+            because = f"{answer.status} ({self.message_in(answer)})"
             message = f"{self.reach.place.host} does not allow this API token to {what}: {because}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
         return CredentialsError(
@@ -91,14 +91,14 @@ class BitbucketDataCenter(Host):
         for pull in self._requests(head):
             if not self._belongs(pull, base, head):
                 continue
-            request = self.proposed(pull)
+            request = self.to_proposed(pull)
             if request.state == "open":
                 return request
             if newest is None:
                 newest = request
         return newest
 
-    def ask(self, number: str) -> Any:
+    def fetch(self, number: str) -> Any:
         """Return Bitbucket's data about a request."""
         pull = self._client.json(
             "GET",
@@ -107,7 +107,7 @@ class BitbucketDataCenter(Host):
         )
         return mapping(pull)
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert Bitbucket's data about a request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
@@ -160,8 +160,8 @@ class BitbucketDataCenter(Host):
         if _has_error_class(answer, "EmptyPullRequestException"):
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
         if answer.status == _CONFLICT:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+            raise self._client.error_for(answer, what)
+        return self._client.parse(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`.
@@ -175,18 +175,18 @@ class BitbucketDataCenter(Host):
 
         Reviewers are never removed. Failures become notes.
         """
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         present = _reviewer_names(pull)
         new = missing(proposal.reviewers, present)
         if new:
-            with notes.tried("reviewers", "reviewer", *new):
+            with notes.on_failure("reviewers", "reviewer", *new):
                 pull = self._put(pull, request.title, request.body, [*present, *new], notes)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 pull = self._request_auto_merge(pull, request)
-        return self.proposed(pull), pull
+        return self.to_proposed(pull), pull
 
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Decline the open request, with this text."""
         request, pull = self.write(pull, dig(pull, "title"), body)
         version = {"version": pull.get("version")}
@@ -198,7 +198,7 @@ class BitbucketDataCenter(Host):
             json=version,
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name. Uses another part of the
         API.
         """
@@ -235,7 +235,7 @@ class BitbucketDataCenter(Host):
         If Bitbucket rejects some reviewers, retry without them, and add a note. Raises `Overtaken`
         if someone else has changed or closed the request.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
         fields = {
@@ -258,8 +258,8 @@ class BitbucketDataCenter(Host):
         ):
             raise Overtaken
         if answer.status == _CONFLICT:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+            raise self._client.error_for(answer, what)
+        return self._client.parse(answer, what)
 
     def _accepted_reviewers(self, answer: Response, names: list[str], notes: Notes) -> list[str]:
         """Return the names without those that Bitbucket rejects in its response, which become a
@@ -277,7 +277,7 @@ class BitbucketDataCenter(Host):
             accepted = [name for name in names if name not in rejected]
         omitted = [name for name in names if name not in accepted]
         notes.add(
-            f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.words(answer)}",
+            f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.message_in(answer)}",
             "reviewer",
             *omitted,
         )
@@ -298,7 +298,7 @@ class BitbucketDataCenter(Host):
             params=version,
             json={"autoMerge": True, **version},
         )
-        return self._client.parsed(answer, what)
+        return self._client.parse(answer, what)
 
     def _check_auto_merge_version(self) -> None:
         """Raise `ForgeError` if this Bitbucket is too old for auto-merge."""
@@ -484,7 +484,7 @@ def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
             return owner, ()
         if not folders or folders[-1] == "scm":
             return owner, folders[:-1]
-    raise names_none(
+    raise no_repository_error(
         "Bitbucket Data Center",
         "https://bitbucket.example.com/scm/PROJECT/repository.git",
     )

@@ -81,7 +81,7 @@ def web_below(root: str, parts: Sequence[str]) -> str:
     return "/".join((root, *map(path_part, parts)))
 
 
-def names_none(forge: str, shape: str) -> Malformed:
+def no_repository_error(forge: str, shape: str) -> Malformed:
     """Return the error for a URL that is not a repository on this forge."""
     return Malformed(f"the URL does not point to a repository on {forge}", f"use {shape}")
 
@@ -168,7 +168,7 @@ class Client:
         `what` ends the sentence "could not …". `repeatable` is whether the request may be sent
         again (None means: only if the method is safe).
 
-        For a status of 300 and above that is not in `expected`, raise the error from `refused`.
+        For a status of 300 and above that is not in `expected`, raise the error from `error_for`.
         """
         shutdown.check()
         answer = self._ask_patiently(
@@ -183,7 +183,7 @@ class Client:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
         cause = Limited() if is_rate_limit else None
-        raise self.refused(answer, what) from cause
+        raise self.error_for(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
         """Like `ask`, but return the JSON, or None for a status in `expected`.
@@ -191,9 +191,9 @@ class Client:
         Raises `UnreachableError` if the response is not JSON.
         """
         answer = self.ask(method, path, what, **more)
-        return self.parsed(answer, what) if answer.status < 300 else None
+        return self.parse(answer, what) if answer.status < 300 else None
 
-    def parsed(self, answer: Response, what: str) -> Any:
+    def parse(self, answer: Response, what: str) -> Any:
         """Return the response's JSON. Raises `UnreachableError` if it is not JSON."""
         try:
             return answer.json()
@@ -203,7 +203,7 @@ class Client:
                 hint="check the Git host's address, then run it again",
             ) from None
 
-    def refused(self, answer: Response, what: str) -> TaskError:
+    def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a status of 300 and above; `what` ends the sentence "could not …".
 
         401: `CredentialsError`; 403 and 404: `RepositoryError`, with the required permission;
@@ -212,7 +212,7 @@ class Client:
         host = self.reach.place.host
         needs = self._needs
         stays = self._stays
-        message = self.words(answer)
+        message = self.message_in(answer)
         because = f"{answer.status} ({message})" if message else f"{answer.status}"
 
         wait = rate_limit_wait(answer)
@@ -261,9 +261,9 @@ class Client:
         valid = wrong or "replace it if it has expired, or pass another token"
         return f"{valid} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
 
-    def words(self, answer: Response) -> str:
+    def message_in(self, answer: Response) -> str:
         """Return the forge's message in a form that is safe to show. A token in it is masked."""
-        return words(answer, self.reach.token.secret)
+        return forge_message(answer, self.reach.token.secret)
 
     @cached_property
     def me(self) -> str:
@@ -280,7 +280,7 @@ class Client:
             try:
                 answer = self._ask_at_current_address(method, path, **more)
             except NoAnswerError as error:
-                raise unanswered(error, what, self._stays) from error
+                raise no_response_error(error, what, self._stays) from error
             wait = rate_limit_wait(answer)
             is_last_turn = turn == _TURNS - 1
             if wait is None or wait > LONGEST_WAIT or is_last_turn:
@@ -355,7 +355,7 @@ class Client:
         )
 
 
-def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
+def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
     """Return the error for a request without a response."""
     if error.kind == "tls":
         hint = "pass its certificate authority: --ca-file FILE"
@@ -373,7 +373,7 @@ def rate_limit_wait(answer: Response) -> float | None:
         return seconds_until_allowed(answer)
     if answer.status != 403:
         return None
-    message = words(answer).lower()
+    message = forge_message(answer).lower()
     is_rate_limit = (
         "Retry-After" in answer.headers
         or answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
@@ -406,7 +406,7 @@ def _rate_limit_header(answer: Response, name: str) -> str:
     return headers.get(f"x-ratelimit-{name.lower()}") or headers.get(f"RateLimit-{name}") or ""
 
 
-def words(answer: Response, token: Secret = Secret("")) -> str:
+def forge_message(answer: Response, token: Secret = Secret("")) -> str:
     """Return the forge's message on one short line. A token in it is masked."""
     try:
         texts = filter(None, _texts(answer.json()))

@@ -12,10 +12,10 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from task.errors import ForgeError, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, names_none, web_below
+from task.forges.client import Client, ForgeAddress, no_repository_error, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
-from task.forges.proposal import applied_wishes, described, wish
+from task.forges.proposal import applied_wishes, described, wish_key
 from task.forges.protection import listed, open_on_gitea
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
@@ -76,7 +76,7 @@ class Gitea(Host):
         pull = self._newest_pull(base, head)
         if pull is None:
             return None
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         is_branch_deleted = dig(pull, "head", "ref") != head
         if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
             return replace(request, state="gone")
@@ -108,23 +108,23 @@ class Gitea(Host):
                 return listed_pull
         return pull
 
-    def checked(self, number: str) -> Proposed:
+    def read_completely(self, number: str) -> Proposed:
         """Return a request, and whether it conflicts with its base.
 
         A request also "cannot be merged" while Gitea is checking for conflicts, so wait for the
         check.
         """
-        ask = partial(self.ask, number)
+        ask = partial(self.fetch, number)
         pull = until(lambda latest: not _is_stuck(latest), ask(), ask, _PAUSES[:-1])
         conflicts = _is_stuck(pull)
         note = f"it conflicts with {pull['base']['ref']}" if conflicts else ""
-        return replace(self.proposed(pull), conflicts=conflicts, note=note)
+        return replace(self.to_proposed(pull), conflicts=conflicts, note=note)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Like `Host.fetch`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert Gitea's data about a request to our form: the title without its draft prefix,
         and our line endings.
         """
@@ -171,12 +171,12 @@ class Gitea(Host):
             expected=(409,),
         )
         if answer.status != 409:
-            return self._client.parsed(answer, what)
-        conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
+            return self._client.parse(answer, what)
+        conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.message_in(answer))
         if conflict:
             number = conflict[1]
-            raise AlreadyThere(self.proposed(self.ask(number)))
-        raise self._client.refused(answer, what)
+            raise AlreadyThere(self.to_proposed(self.fetch(number)))
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Like `Host.change`."""
@@ -195,28 +195,28 @@ class Gitea(Host):
         present_labels = (label["name"] for label in pull.get("labels") or ())
         labels = missing(proposal.labels, present_labels)
         if labels:
-            with notes.tried("labels", "label", *labels):
+            with notes.on_failure("labels", "label", *labels):
                 self._set_labels(number, labels)
 
         present_assignees = [user["login"] for user in pull.get("assignees") or ()]
         self._assign(number, proposal.assignees, present_assignees, notes)
         self._ask_reviewers(pull, proposal.reviewers, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 self._auto_merge(pull, request, proposal, notes)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Like `Host.close_request`."""
         self._write(
             str(pull["number"]),
             "close the pull request",
             {"body": body, "state": "closed"},
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         rules = self._client.json(
             "GET",
@@ -274,7 +274,7 @@ class Gitea(Host):
             )
             if answer.status >= 300:
                 return
-            items = mappings(self._client.parsed(answer, what))
+            items = mappings(self._client.parse(answer, what))
             yield from items
             received += len(items)
             is_last_page = str(received) == answer.headers.get("X-Total-Count")
@@ -412,7 +412,7 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        was_set_before = wish("auto-merge") in applied_wishes(request.body)
+        was_set_before = wish_key("auto-merge") in applied_wishes(request.body)
         if was_set_before:
             cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
             if cancellation.status == 404:  # a person has canceled it before
@@ -437,7 +437,7 @@ class Gitea(Host):
         host = self.place.host
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
-                f"{host} cannot merge it automatically: {self._client.words(answer)}",
+                f"{host} cannot merge it automatically: {self._client.message_in(answer)}",
                 "auto-merge",
             )
         elif was_set_before:
@@ -545,7 +545,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """
     project = remote.parts[-2:]
     if len(project) < 2:
-        raise names_none("Gitea", "https://gitea.example.com/owner/repository")
+        raise no_repository_error("Gitea", "https://gitea.example.com/owner/repository")
     root = web_below(root, remote.parts[:-2])
     return ForgeAddress(
         forge="gitea",

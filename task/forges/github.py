@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.deployment import CommitStatus, Deployment
 from task.forges.github_auto_merge import AutoMerge, graphql
 from task.forges.host import (
@@ -22,9 +22,9 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
-    removed_from_queue,
+    with_removal_from_queue,
 )
-from task.forges.proposal import applied_wishes, described, wish
+from task.forges.proposal import applied_wishes, described, wish_key
 from task.forges.protection import listed, open_on_github
 from task.git.hosts import RemoteUrl
 from task.http import Response
@@ -97,11 +97,11 @@ class GitHub(Host):
         owner = page_without_repository.rpartition("/")[2]
         return owner if owner.lower() != self._owner.lower() else ""
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Like `Host.fetch`."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert GitHub's data about a request to our form."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
@@ -137,13 +137,13 @@ class GitHub(Host):
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             answer = self._open(proposal, what, draft=False)
         if answer.status == 201:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         message = answer.body.lower()
         if answer.status == 422 and b"pull request already exists" in message:
             raise AlreadyThere
         if answer.status == 422 and b"no commits between" in message:
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a request's title and text, and return GitHub's new data about it."""
@@ -163,7 +163,7 @@ class GitHub(Host):
         issue_path = f"{self._path}/issues/{pull['number']}"
         labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
         if labels:
-            with notes.tried("labels", "label", *labels):
+            with notes.on_failure("labels", "label", *labels):
                 self._client.ask(
                     "POST",
                     f"{issue_path}/labels",
@@ -175,20 +175,20 @@ class GitHub(Host):
         present_assignees = (user["login"] for user in pull["assignees"] or ())
         assignees = missing(proposal.assignees, present_assignees)
         if assignees:
-            with notes.tried("assignees", "assignee", *assignees):
+            with notes.on_failure("assignees", "assignee", *assignees):
                 self._assign(f"{issue_path}/assignees", assignees, notes)
 
-        with notes.tried("reviewers", "reviewer", *proposal.reviewers):
+        with notes.on_failure("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(pull, proposal, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge and not pull.get("auto_merge"):
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 commit = described(proposal.body) or request.head_commit
                 request = self._auto_merge.switch_on(pull, request, commit, notes)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Close the open request, with this text."""
         self._client.ask(
             "PATCH",
@@ -198,8 +198,8 @@ class GitHub(Host):
             repeatable=True,
         )
 
-    def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Everyone with read access can see rulesets, but only some of the
+    def others_may_push(self, name: str) -> bool:
+        """Like `Host.others_may_push`. Everyone with read access can see rulesets, but only some of the
         older branch protections.
         """
         rules = self._client.json(
@@ -221,11 +221,11 @@ class GitHub(Host):
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
         """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
-        request = self.proposed(pull)
-        is_set = wish("auto-merge") in applied_wishes(request.body)
+        request = self.to_proposed(pull)
+        is_set = wish_key("auto-merge") in applied_wishes(request.body)
         if request.state != "open" or pull.get("auto_merge") or not is_set:
             return request
-        return removed_from_queue(request, self._auto_merge.removal_reason(request.number))
+        return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
         """Add these assignees at this API path. Those whom GitHub ignores become a note."""
@@ -355,7 +355,7 @@ class GitHub(Host):
             expected=(403, 404, 422),
             repeatable=True,
         )
-        return None if answer.status == 201 else self._client.refused(answer, what)
+        return None if answer.status == 201 else self._client.error_for(answer, what)
 
 
 class GitHubComments(Comments):
@@ -427,12 +427,12 @@ class GitHubComments(Comments):
             json={"query": COMMENTS, "variables": variables},
             repeatable=True,
         )
-        data = self._client.parsed(answer, what).get("data") or {}
+        data = self._client.parse(answer, what).get("data") or {}
         repository = data.get("repository") or {}
         pull = repository.get("pullRequest")
         if pull:
             return pull["comments"]  # type: ignore[no-any-return]
-        words = self._client.words(answer) or "no reason was given"
+        words = self._client.message_in(answer) or "no reason was given"
         raise RepositoryError(
             f"GitHub did not return the pull request: could not {what}: {words}",
             hint=self.needs,
@@ -545,7 +545,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     On Enterprise Server, the API is on the same host.
     """
     if len(remote.parts) != 2:
-        raise names_none("GitHub", "https://github.com/owner/repository")
+        raise no_repository_error("GitHub", "https://github.com/owner/repository")
     host = split(root).authority
     api = f"{root}/api/v3"
     if host == "github.com" or host.endswith(".ghe.com"):

@@ -174,9 +174,9 @@ class AutoMerge:
             )
             if answer.status == 200:
                 notes.add(_MERGED)
-                merge_commit = str(self._client.parsed(answer, what).get("sha") or "")
+                merge_commit = str(self._client.parse(answer, what).get("sha") or "")
                 return replace(request, state="merged", merge_commit=merge_commit)
-            objection = self._client.words(answer)
+            objection = self._client.message_in(answer)
             if not _rejects_method(objection):
                 break  # another method would not help
 

@@ -123,7 +123,7 @@ class GitHubCommits(Connected):
         if answer.status == 422 and b"already exists" in answer.body:
             raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
-            raise self._rejection(what, self._client.words(answer))
+            raise self._rejection(what, self._client.message_in(answer))
         if answer.status != 201 or not answer.mapping():
             raise self._unexpected(what)
 
@@ -180,7 +180,7 @@ class GitHubCommits(Connected):
         """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
-        response = self._client.parsed(answer, what)
+        response = self._client.parse(answer, what)
         errors = elements(response, "errors")
         if errors:
             raise self._error_of(errors, answer, what)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
-from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, no_repository_error, numbered, web_below
 from task.forges.deployment import Deployment, DeploymentState
 from task.forges.host import (
     PAGES,
@@ -88,17 +88,17 @@ class GitLab(Host):
         if not ours:
             return None
         newest = max(ours, key=lambda pull: (_request_state(pull) == "open", pull["iid"]))
-        return self.proposed(newest)
+        return self.to_proposed(newest)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Like `Host.fetch`."""
         return self._client.json(
             "GET",
             f"{self._path}/merge_requests/{number}",
             "read the merge request",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Convert GitLab's data about a request to our form."""
         state = _request_state(pull)
         title = str(pull["title"])
@@ -148,10 +148,10 @@ class GitLab(Host):
             expected=(409,),
         )
         if answer.status != 409:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         if b"already exists" in answer.body:
             raise AlreadyThere
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a request's title and text, and return GitLab's new data about it."""
@@ -177,16 +177,16 @@ class GitLab(Host):
 
         new_ids: dict[str, dict[str, int]] = {}  # by role and name
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
-            with notes.tried(f"{role}s", role, *names):
+            with notes.on_failure(f"{role}s", role, *names):
                 new_ids[role] = self._new_ids(pull, role, names, notes)
 
         fields = _label_fields(pull, labels, new_ids)
         if fields:
             pull = self._set_fields(pull, fields, labels, new_ids, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 request = self._set_auto_merge(pull, described(proposal.body), notes)
         return request, pull
 
@@ -220,8 +220,8 @@ class GitLab(Host):
                 notes.add(f"{role} {', '.join(ignored)}: {why}", role, *ignored)
         return changed
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Like `Host.close_request`."""
         self._write(
             str(pull["iid"]),
             "close the merge request",
@@ -229,7 +229,7 @@ class GitLab(Host):
             state_event="close",
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         protected = self._client.json(
             "GET",
@@ -290,7 +290,7 @@ class GitLab(Host):
         pass. Return the request.
         """
         pull = self._after_checks(pull, commit)
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if pull.get("draft"):
             notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return request
@@ -316,17 +316,17 @@ class GitLab(Host):
             _PAUSES,
         )
         if answer.status < 300:
-            return self.proposed(self._client.parsed(answer, _MERGE))
+            return self.to_proposed(self._client.parse(answer, _MERGE))
 
-        pull = self.ask(request.number)
+        pull = self.fetch(request.number)
         status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
         # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
         if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
             answer = merge()
             if answer.status < 300:
                 notes.add("it has no pipeline to wait for, so it is already merged")
-                return self.proposed(self._client.parsed(answer, _MERGE))
-        why = self._client.words(answer)
+                return self.to_proposed(self._client.parse(answer, _MERGE))
+        why = self._client.message_in(answer)
         if status:
             why = f"{why} ({status})"
         notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
@@ -345,7 +345,7 @@ class GitLab(Host):
             return commit in ("", latest.get("sha"))
 
         number = str(pull["iid"])
-        return until(is_checked, pull, lambda: self.ask(number), _PAUSES[:-1])
+        return until(is_checked, pull, lambda: self.fetch(number), _PAUSES[:-1])
 
     def _merge(self, number: str, commit: str, **options: bool) -> Response:
         """Merge exactly this commit, now or (depending on the options) later."""
@@ -398,7 +398,7 @@ class GitLab(Host):
                 _PAUSES,
             )
         if answer.status >= 300:
-            message = self._client.words(answer)
+            message = self._client.message_in(answer)
             notes.add(f"GitLab cannot add it to the merge train: {message}", "auto-merge")
 
 
@@ -587,7 +587,7 @@ def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return a repository's address. `root` is the URL of the host's web pages."""
     if len(remote.parts) < 2:
-        raise names_none("GitLab", "https://gitlab.com/group/project")
+        raise no_repository_error("GitLab", "https://gitlab.com/group/project")
     return ForgeAddress("gitlab", "", f"{root}/api/v4", remote.parts, web_below(root, remote.parts))
 
 

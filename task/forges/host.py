@@ -23,15 +23,15 @@ from task.forges.proposal import (
     applied_wishes,
     closed_body,
     described,
-    fitted,
     has_same_text,
     lacking,
     longest_body,
-    overtaken,
     plain,
-    wish,
+    rewritten_by_another_run,
+    wish_key,
     wishes,
     with_applied_wishes,
+    with_fitting_text,
 )
 from task.git.hosts import RemoteUrl
 from task.git.names import has_our_prefix
@@ -147,7 +147,7 @@ class Host(Connected):
     def state(self, number: str) -> Proposed:
         """Return the state of a request: open, merged (with its merge commit), or closed."""
         with self.understood():
-            return plausible(self.checked(number), self.place.web)
+            return plausible(self.read_completely(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
         """Close an open request and record the reason, so that it does not count as declined.
@@ -176,7 +176,7 @@ class Host(Connected):
         if described(current.body) != described(found.body):
             raise Outpaced(f"{found.url} now proposes a newer build")
         try:
-            self.shut(pull, closed_body(current, because))
+            self.close_request(pull, closed_body(current, because))
         except (ForgeError, RepositoryError):
             # A person may have closed or merged it since it was read.
             after_failure, _pull = self.read(found.number)
@@ -188,12 +188,12 @@ class Host(Connected):
         that name. Raises the client's errors: usually this user is not allowed to read the rules.
         """
         with self.understood():
-            return self.is_open(name)
+            return self.others_may_push(name)
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return the current state of a request, and the forge's own data about it."""
-        pull = self.ask(number)
-        return self.proposed(pull), pull
+        pull = self.fetch(number)
+        return self.to_proposed(pull), pull
 
     def write(self, pull: Any, title: str, body: str) -> tuple[Proposed, Any]:
         """Change the open request's title and text.
@@ -201,25 +201,25 @@ class Host(Connected):
         Raises `Overtaken` if the request is no longer open.
         """
         changed_pull = self.change(pull, title, body)
-        changed = self.proposed(changed_pull)
+        changed = self.to_proposed(changed_pull)
         if changed.state != "open":
             raise Overtaken
         return changed, changed_pull
 
-    def checked(self, number: str) -> Proposed:
+    def read_completely(self, number: str) -> Proposed:
         """Return a request with everything that `state` needs."""
-        return self.proposed(self.ask(number))
+        return self.to_proposed(self.fetch(number))
 
     @abstractmethod
     def newest(self, base: str, head: str) -> Proposed | None:
         """Find a request, as described in `find`."""
 
     @abstractmethod
-    def ask(self, number: str) -> Any:
+    def fetch(self, number: str) -> Any:
         """Return the forge's own data about a request."""
 
     @abstractmethod
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Return the forge's data in our form: a title without a draft prefix, and our line
         endings.
         """
@@ -250,11 +250,11 @@ class Host(Connected):
         """
 
     @abstractmethod
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Close the open request with this text."""
 
     @abstractmethod
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Check the forge's branch rules, as described in `open_to_others`."""
 
     @staticmethod
@@ -358,14 +358,14 @@ def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 
     Raises `AlreadyThere` if one is already open.
     """
-    desired = fitted(proposal, longest_body(host.forge))
+    desired = with_fitting_text(proposal, longest_body(host.forge))
     pull = _create_request(host, desired)
-    opened = host.proposed(pull)
+    opened = host.to_proposed(pull)
     notes.add(opened.note)
     if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
     if not wishes(desired):  # there is nothing else to set
-        return notes.added_to(opened)
+        return notes.add_to(opened)
     return _complete_request(host, opened, pull, desired=desired, unset=desired, notes=notes)
 
 
@@ -391,7 +391,11 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
     our_commit = described(proposal.body)
     current, pull = host.read(earlier.number)
     has_other_branches = host.branches(pull) != (proposal.base, proposal.head)
-    if has_other_branches or current.state != "open" or overtaken(earlier, current, proposal):
+    if (
+        has_other_branches
+        or current.state != "open"
+        or rewritten_by_another_run(earlier, current, proposal)
+    ):
         raise Overtaken
 
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
@@ -401,14 +405,14 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
     if newer_tip:
         return replace(earlier, head_commit=newer_tip, note=MOVED)
 
-    desired = fitted(proposal, longest_body(host.forge), current)
+    desired = with_fitting_text(proposal, longest_body(host.forge), current)
     unset = lacking(proposal, desired.body)
     if proposal.auto_merge:
         desired, unset = _with_auto_merge_again(host, earlier, current, desired, unset, notes)
 
     has_our_text = has_same_text(current, desired)
     if has_our_text and not wishes(unset):
-        return notes.added_to(replace(current, head_commit=our_commit or current.head_commit))
+        return notes.add_to(replace(current, head_commit=our_commit or current.head_commit))
     updated = current
     if not has_our_text:
         updated, pull = host.write(pull, desired.title, desired.body)
@@ -456,14 +460,14 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
     `earlier` is the request before the push, and `current` the request after it.
     """
     has_new_commit = described(current.body) != our_commit
-    set_before = wish("auto-merge") in applied_wishes(current.body)
+    set_before = wish_key("auto-merge") in applied_wishes(current.body)
     # A person may have turned it off before the push: it was off, although nobody had pushed since
     # the earlier run. If the forge does not report this, set it again.
     turned_off = earlier.auto_merge is False and earlier.head_commit == described(earlier.body)
     return has_new_commit and set_before and not turned_off
 
 
-def removed_from_queue(request: Proposed, reason: str) -> Proposed:
+def with_removal_from_queue(request: Proposed, reason: str) -> Proposed:
     """Return a request that its merge queue removed for this reason: auto-merge is not set.
 
     Without a reason, return it unchanged.
@@ -475,7 +479,7 @@ def removed_from_queue(request: Proposed, reason: str) -> Proposed:
 
 def _without_auto_merge(body: str) -> str:
     """Return the body with a mark that auto-merge still has to be set."""
-    return with_applied_wishes(body, applied_wishes(body) - {wish("auto-merge")})
+    return with_applied_wishes(body, applied_wishes(body) - {wish_key("auto-merge")})
 
 
 def _complete_request(
@@ -498,14 +502,14 @@ def _complete_request(
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
-        return notes.added_to(replace(request, head_commit=newer_tip, note=MOVED))
+        return notes.add_to(replace(request, head_commit=newer_tip, note=MOVED))
 
     set_before = applied_wishes(desired.body)
     set_by_now = set_before | (wishes(unset) - notes.missed)
     if set_by_now != set_before and request.state == "open":
         with suppress(Overtaken):
             host.write(pull, desired.title, with_applied_wishes(desired.body, set_by_now))
-    return notes.added_to(replace(request, head_commit=our_commit or request.head_commit))
+    return notes.add_to(replace(request, head_commit=our_commit or request.head_commit))
 
 
 def _newer_tip(host: Host, our_commit: str, head: str) -> str:
@@ -538,12 +542,12 @@ class Notes:
         if not kind:
             return
         if not names:  # auto-merge has no name
-            self.missed.add(wish(kind))
+            self.missed.add(wish_key(kind))
         for name in names:
-            self.missed.add(wish(kind, name))
+            self.missed.add(wish_key(kind, name))
 
     @contextmanager
-    def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
+    def on_failure(self, what: str, kind: str, *names: str) -> Iterator[None]:
         """Turn an error inside the block into a note.
 
         A transient error is raised, so that the job is retried.
@@ -553,7 +557,7 @@ class Notes:
         except (ForgeError, RepositoryError) as error:
             self.add(f"{what}: {error.message}", kind, *names)
 
-    def added_to(self, found: Proposed) -> Proposed:
+    def add_to(self, found: Proposed) -> Proposed:
         """Return the request with its own note and all of these notes."""
         self.add(found.note)
         return replace(found, note="; ".join(self._sentences)[:_LONGEST_NOTE])

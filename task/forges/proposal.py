@@ -391,7 +391,7 @@ def digest(title: str) -> str:
     return sha256(" ".join(title.split()).encode("utf-8", "replace")).hexdigest()
 
 
-def wish(kind: str, name: str = "") -> str:
+def wish_key(kind: str, name: str = "") -> str:
     """Return a key for something that a request should have: a label, a reviewer, an assignee, or
     `auto-merge`.
     """
@@ -400,11 +400,11 @@ def wish(kind: str, name: str = "") -> str:
 
 def wishes(proposal: Proposal) -> frozenset[str]:
     """Return the keys of everything that a request should have."""
-    keys = [wish("label", name) for name in proposal.labels]
-    keys += [wish("reviewer", name) for name in proposal.reviewers]
-    keys += [wish("assignee", name) for name in proposal.assignees]
+    keys = [wish_key("label", name) for name in proposal.labels]
+    keys += [wish_key("reviewer", name) for name in proposal.reviewers]
+    keys += [wish_key("assignee", name) for name in proposal.assignees]
     if proposal.auto_merge:
-        keys.append(wish("auto-merge"))
+        keys.append(wish_key("auto-merge"))
     return frozenset(keys)
 
 
@@ -426,18 +426,20 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
     set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if wish(kind, name) not in set_before)
+        return tuple(name for name in names if wish_key(kind, name) not in set_before)
 
     return replace(
         proposal,
         labels=still_unset("label", proposal.labels),
         reviewers=still_unset("reviewer", proposal.reviewers),
         assignees=still_unset("assignee", proposal.assignees),
-        auto_merge=proposal.auto_merge and wish("auto-merge") not in set_before,
+        auto_merge=proposal.auto_merge and wish_key("auto-merge") not in set_before,
     )
 
 
-def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) -> Proposal:
+def with_fitting_text(
+    proposal: Proposal, longest: int, current: Proposed | None = None
+) -> Proposal:
     """Return the proposal with a title and body within the forge's limits, and with marks for both.
 
     People's changes to the title and body of the open request `current` are kept.
@@ -488,7 +490,7 @@ def has_same_text(found: Proposed, proposal: Proposal) -> bool:
     return same_title and plain(found.body) == plain(proposal.body)
 
 
-def overtaken(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
+def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
     """Return whether another build has changed the text since the request was found."""
     return described(current.body) not in (described(found.body), described(proposal.body))
 
