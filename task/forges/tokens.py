@@ -1,4 +1,5 @@
-"""The token for a forge's API: set by the pipeline's author, never by an annotation.
+"""The token for the API of a forge (a Git host): set by the pipeline's author, never by an
+annotation.
 
 The owner of an Application chooses the repository's URL, so every token has a scope: a web address
 prefix. A token is not sent anywhere else, and over plain http only if its scope is http.
@@ -60,16 +61,18 @@ class Tokens:
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """Return the token for the CI job's own repository: the job's own token comes first.
+        """Return the token for the CI job's own repository, for an action (`what`) such as "a
+        comment": the job's own token, else the result of `of`.
 
         A token set by the user is often only valid for the repository that is written to.
         """
         return self._ci_job_token(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API at that address. `what` is the action that requires it.
+        """Return the token for the API of the repository at that address: the one set by the user,
+        else Git's credentials, else the CI job's own token.
 
-        Raises `CredentialsError` if there is none.
+        `what` is the action that requires it. Raises `CredentialsError` if there is none.
         """
         if self._secret and self._in_scope(place):
             return ForgeToken(self._secret, self._user)
@@ -119,8 +122,11 @@ class Tokens:
 
 
 def covers(prefix: str, web: str) -> bool:
-    """Return whether a web address is within a scope: same scheme and host, and whole path
-    segments.
+    """Return whether the web address `web` is within the scope `prefix`: it has the same scheme and
+    host, and its path begins with the path of the scope.
+
+    `https://github.com/acme` covers `https://github.com/acme/web`, but not
+    `https://github.com/acme-2`.
     """
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
@@ -139,8 +145,8 @@ def _token_scope(
 ) -> tuple[str, ...]:
     """Return the web addresses that the token set by the user may be sent to.
 
-    This is the address in `--forge`, else the URLs for Git's credentials, else the CI system's own
-    server. Without any of them, the scope is empty.
+    These are the address in `--forge`, else the URLs for Git's credentials, else the public hosts
+    of the kind of forge in `--forge`, else the CI system's own server.
     """
     if forge is not None and forge.root:
         return (forge.root,)
