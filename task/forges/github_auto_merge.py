@@ -57,7 +57,7 @@ def graphql(api: str) -> str:
 class Standing:
     """The state of a request that GitHub may merge automatically."""
 
-    waits: bool = False  # auto-merge is on, or the request is in the queue
+    waits: bool = False  # auto-merge is on, or the request is in the merge queue
     merged: bool = False
     queue: bool = False  # its base branch has a merge queue
 
@@ -71,14 +71,14 @@ class AutoMerge:
         self._name = name
 
     def removal_reason(self, number: str) -> str:
-        """Return why the queue removed the request if that is the latest event, else "".
+        """Return why the merge queue removed the pull request if that is its latest event, else "".
 
-        A person's action is not a reason: a removal by a person is `manual` or has the person as
-        its actor, and turning off auto-merge is a separate event.
+        It is also "" if a person removed the request from the queue.
         """
         standing, event = self._look_up(number)
         if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
+        # a removal by a person has the reason `manual`, or has no reason, and the person as actor
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
         by_person = _is_person(event)
         if reason:
@@ -94,9 +94,10 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Have GitHub merge exactly this commit, and no newer commit. Return the request.
+        """Turn on auto-merge for exactly this commit, or add the pull request to its merge queue,
+        or merge it now if there is nothing to wait for. Return the request.
 
-        `pull` is GitHub's data about the request. If GitHub objects, its reason becomes a note.
+        `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
         # try one method after the other, until GitHub does not object to the method
         methods = _methods(pull)
@@ -108,14 +109,14 @@ class AutoMerge:
                 break  # it is on, or another method would not help
             methods = methods[1:]
 
-        if not objection:
+        if not objection:  # a success
             standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
             return self._after_success(pull, request, commit, standing, notes)
         if _READY.search(objection.lower()):
             return self._merge_now(pull, request, commit, methods, notes)
 
         standing, _event = self._look_up(request.number)
-        if standing.waits:
+        if standing.waits:  # it is on, despite the objection
             return request
         if standing.queue:
             objection = self._enqueue(pull, commit)
@@ -132,8 +133,10 @@ class AutoMerge:
         standing: Standing,
         notes: Notes,
     ) -> Proposed:
-        """Return the request after a success response, which does not always mean that auto-merge
-        is on. `standing` is the request's state in the response.
+        """Return the request after GitHub has reported success. That does not always mean that
+        auto-merge is on: the request may have been merged, or belong in the merge queue.
+
+        `standing` is the request's state in GitHub's response.
         """
         if standing.merged:
             notes.add(_MERGED)
@@ -158,8 +161,8 @@ class AutoMerge:
         methods: Sequence[str],
         notes: Notes,
     ) -> Proposed:
-        """Merge the request with the first method that GitHub accepts, or add it to the merge
-        queue, and return it. GitHub rejects auto-merge if there is nothing to wait for.
+        """Merge the pull request at once with the first of the `methods` that GitHub accepts, or
+        add it to the merge queue if there is one. Return the request.
         """
         path = f"{self._client.path}/pulls/{request.number}/merge"
         what = "merge it"
@@ -188,7 +191,7 @@ class AutoMerge:
         return request
 
     def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
-        """Add the request to the merge queue, and return GitHub's objection, or ""."""
+        """Add the pull request to the merge queue. Return GitHub's objection, or "" for success."""
         data, objection = self._mutate(pull, commit, ENQUEUE, {})
         if objection:
             return objection
@@ -196,9 +199,10 @@ class AutoMerge:
         return "" if isinstance(entry, dict) else _SILENT
 
     def _look_up(self, number: str) -> tuple[Standing, Any]:
-        """Return the request's state, and the last event of its queue or auto-merge, or None.
+        """Return the pull request's state, and GitHub's data about the last event of its merge
+        queue or auto-merge, or None.
 
-        An Enterprise Server without merge queues returns errors; the state is then unknown.
+        An Enterprise Server without merge queues returns errors. Then all of the state is false.
         """
         variables = {
             "owner": self._owner,
@@ -223,9 +227,11 @@ class AutoMerge:
         mutation: str,
         more_input: Mapping[str, str],
     ) -> tuple[Any, str]:
-        """Run a GraphQL mutation for the request, if it is still at this commit.
+        """Run a GraphQL mutation for the pull request. GitHub rejects it unless the request is
+        still at this commit.
 
-        Return GitHub's data, and its objection, or "". An objection also has status 200.
+        Return the data in GitHub's response, and GitHub's objection, or "" for success. (An
+        objection also has status 200.)
         """
         input_fields = {
             "pullRequestId": pull["node_id"],
