@@ -126,7 +126,7 @@ class Gitea(Host):
         return replace(self.to_proposed(pull), conflicts=conflicts, note=note)
 
     def fetch(self, number: str) -> Any:
-        """Like `Host.fetch`."""
+        """Return Gitea's data about the pull request with this number."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:

@@ -100,7 +100,7 @@ class GitHub(Host):
         return owner if owner.lower() != self._owner.lower() else ""
 
     def fetch(self, number: str) -> Any:
-        """Like `Host.fetch`."""
+        """Return GitHub's data about the pull request with this number."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:
@@ -544,7 +544,7 @@ class GitHubDeployments(Deployments):
         )
 
     def close(self) -> None:
-        """Like `Connected.close`."""
+        """Close the connections."""
         super().close()
         self._statuses.close()
 

@@ -93,7 +93,7 @@ class GitLab(Host):
         return self.to_proposed(newest)
 
     def fetch(self, number: str) -> Any:
-        """Like `Host.fetch`."""
+        """Return GitLab's data about the merge request with this number."""
         return self._client.json(
             "GET",
             f"{self._path}/merge_requests/{number}",
@@ -125,7 +125,7 @@ class GitLab(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in GitLab's data about a merge request."""
         return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
