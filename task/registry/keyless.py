@@ -67,7 +67,7 @@ class Sigstore:
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
-        """Return a transparency log entry.
+        """Return the transparency log's entry with this index.
 
         Raises `RegistryDownError` if the log is down, and `Malformed` if the response is not an
         entry.
@@ -79,7 +79,7 @@ class Sigstore:
         if answer.status >= 500 or answer.status == 429:
             raise _down(f"the transparency log returned {answer.status}")
         try:
-            entries = answer.json().values()  # one entry, by its id
+            entries = answer.json().values()  # the keys are ids, and there is only one entry
             entry = next(iter(entries))
         except (ValueError, AttributeError, StopIteration):
             entry = None
@@ -89,7 +89,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a signature by any of these identities. Thread-safe."""
+    """Accepts a keyless signature by any of these identities. Thread-safe."""
 
     def __init__(
         self,
@@ -104,10 +104,11 @@ class Keyless:
         self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
-        """Return the signer, and the certificate's claims.
+        """Return the signer, and where the image was built, both according to the signature's
+        certificate.
 
         Raises `Malformed` if the signature is not valid or not by one of the identities, and
-        `RegistryDownError`.
+        `RegistryDownError` if the transparency log is down.
         """
         is_bundle = signature.form == "bundle"
         # A keyless signature always has a certificate and a log entry.
@@ -125,6 +126,7 @@ class Keyless:
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
+            # in the message, only the first three identities
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
@@ -148,6 +150,7 @@ class _IdentityPolicy:
         Raises `VerificationError` if it does not have any of them.
         """
         subjects = _subjects_of(cert)
+        # a claim is the value of one of Fulcio's extensions, which have numbers
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
@@ -179,7 +182,7 @@ def _subjects_of(cert: Certificate) -> list[str]:
 
 
 def _claim(cert: Certificate, number: str) -> str:
-    """Return the value of a Fulcio extension, or ""."""
+    """Return the value of the Fulcio extension with this number in a certificate, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     for extension in cert.extensions:
         if extension.oid == wanted and extension.value.value:
@@ -217,7 +220,7 @@ def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _Iden
         return
     payload_type, payload = verifier.verify_dsse(bundle, policy)
     if encoded(payload_type, payload) != signature.content:
-        # another reader may use the other one
+        # readers of the bundle disagree: we have read one statement, and `sigstore` another
         raise Malformed("a bundle has two statements")
 
 
