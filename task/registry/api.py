@@ -87,8 +87,8 @@ class RegistryApi:
         Return the response if its status is 200, 404, or in `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
-        response. For half a minute after a registry could not be reached or has reached its rate
-        limit, the same error is raised without a request.
+        response. For a while (`DOWN`) after a registry could not be reached or its rate limit was
+        exceeded, the same error is raised without a request.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -192,7 +192,7 @@ class RegistryApi:
             is_busy = answer.status == 429 or answer.status >= 500
             return http.ask(method, url, headers=headers) if is_busy else answer
 
-        # There is only one URL, or none has responded. Then the first one's error is raised.
+        # there is only one URL, or none has responded: then try the first one again
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
