@@ -102,7 +102,8 @@ class GitHubCommits(Connected):
         additions = []
         deletions = []
         for path, file in sorted(change.files.items()):
-            if not file.mode:
+            is_deleted = not file.mode
+            if is_deleted:
                 deletions.append({"path": path})
                 continue
             content = b64encode(file.text.encode("utf-8", "surrogateescape")).decode()
@@ -294,6 +295,7 @@ class CommittedByApi(BareRepository):
         cache_dir: str = "",
         check: Callable[[], object] = lambda: None,
     ) -> None:
+        """`api` opens the API's client, and `check` raises an error if the API cannot be used."""
         super().__init__(git, repo, cache_dir=cache_dir)
         self._api = api
         self._check = check

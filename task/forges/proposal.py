@@ -246,8 +246,8 @@ def body(content: Content, forge: str = "") -> str:
 
 
 def _links(content: Content, *, with_source: bool) -> str:
-    """Return the links for the reader on one line: the source commit, the pipeline's run, and the
-    changes.
+    """Return one line of Markdown with links for the reader: to the source commit (`with_source`),
+    the pipeline's run, and the changes. Unknown ones are omitted.
     """
     links = []
     if content.source and with_source:

@@ -120,9 +120,9 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Return whether a glob matches a branch.
+    """Return whether a glob, such as `release/*`, matches a branch's name.
 
-    `**` matches slashes, and `*` only if `across` is true.
+    `**` matches any characters. `*` matches them as well if `across` is true, else all but slashes.
     """
     regex = ""
     for part in re.split(r"(\*+)", pattern[:500]):

@@ -40,7 +40,11 @@ class Tokens:
         forge: Known | None = None,  # --forge
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
-        """`logins`: Git's credentials for a URL, including an App's token (`Access.logins`)."""
+        """Read the token that the user has set, from a variable or a file, and check that it has a
+        scope: the web addresses that it may be sent to.
+
+        `logins` returns Git's credentials for a URL, including an App's token (`Access.logins`).
+        """
         self._user = user
         self._logins = logins
         self._environ = environ
@@ -109,7 +113,7 @@ class Tokens:
         return CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
     def _ci_job_token(self, place: ForgeAddress) -> ForgeToken | None:
-        """Return the CI job's own token, or None if there is none for this address."""
+        """Return the CI job's own token, or None if the CI system has none for this address."""
         for system in SYSTEMS:
             if not system.token:
                 continue

@@ -103,8 +103,8 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry at the URL `base` is not allowed to send us to the
-    token server at the URL `realm`.
+    """Raise `RegistryAccessError` if the registry at the URL `base` is not allowed to send us to
+    the token server at the URL `realm`.
 
     With a `login`, the token server would get its credentials. `name` is the registry's name in
     image names.

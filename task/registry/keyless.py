@@ -57,6 +57,7 @@ class Sigstore:
         roots: TrustedRoot | None = None
         if trust_root:
             roots, url = _roots_and_log(trust_root, url)
+        # both are created on first use
         self.verifier = once(lambda: _verifier(roots))
         self._log = once(
             lambda: Http(
@@ -98,7 +99,7 @@ class Keyless:
         *,
         exact: bool = False,
     ) -> None:
-        """`exact`: subjects are not globs."""
+        """With `exact`, the subject of an identity has to be equal. Without, it is a glob."""
         self._sigstore = sigstore
         self._identities = identities
         self._exact = exact

@@ -117,6 +117,10 @@ class Evidence:
     """
 
     def __init__(self, registry: Registry, question: Question) -> None:
+        """Prepare the queries about the question's image. None is sent yet.
+
+        Each of the functions below remembers its results, so the same query is sent only once.
+        """
         self._digest = question.image.digest
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
@@ -196,7 +200,9 @@ class Prover:
         timeout: float = 0.0,
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`asked`: returns the requirements for an image; it may raise `TaskError`."""
+        """`registry` opens the registry. `asked` returns the requirements for an image, and may
+        raise `TaskError`. `timeout` is how many seconds to wait for a proof that is missing.
+        """
         self._registry = registry
         self._requirements = asked
         self._timeout = timeout

@@ -349,7 +349,8 @@ class ImageRepository:
         accept: str,
         missing_statuses: tuple[int, ...],
     ) -> Response | None:
-        """Return the response with one page of a list, or None for one of the `missing_statuses`.
+        """Return the response with the page of a list at this path, or None if its status is one of
+        the `missing_statuses`.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -450,4 +451,9 @@ def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
             continue
         media_type = str(entry.get("mediaType", ""))
         artifact_type = str(entry.get("artifactType") or "")
-        yield Referrer(entry["digest"], media_type, artifact_type, texts(entry, "annotations"))
+        yield Referrer(
+            digest=entry["digest"],
+            media_type=media_type,
+            artifact_type=artifact_type,
+            annotations=texts(entry, "annotations"),
+        )

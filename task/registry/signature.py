@@ -147,8 +147,8 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in a layer's annotations, or "", and the index of the signature's entry
-    in the transparency log, or -1.
+    """Return the certificate in a layer's annotations, or "", and the index of the signature's
+    entry in the transparency log, or -1.
     """
     certificate = layer.annotations.get(_CERTIFICATE, "")
     logged = _json(layer.annotations.get(_LOGGED, "{}"))
@@ -212,8 +212,8 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Combine a payload or envelope, its certificate, and its transparency log entry (Rekor) into a
-    bundle.
+    """Return a Sigstore bundle, as JSON text, for a signature in one of cosign's older formats: a
+    payload or an envelope, its certificate, and its `entry` in the transparency log (Rekor).
 
     Nothing here is trusted yet; the bundle's verification covers everything. Raises `Malformed`.
     """
