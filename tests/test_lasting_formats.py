@@ -19,7 +19,7 @@ from task.forges.proposal import (
     body,
     described,
     digest,
-    renamed,
+    has_changed_title,
     wish_key,
     wishes,
     with_applied_wishes,
@@ -83,7 +83,7 @@ def test_the_hidden_markers_in_a_pull_request_are_stable() -> None:
     lines = with_applied_wishes(made.body, wishes(wanted)).splitlines()
     assert [line for line in lines if line.startswith("<!--")] == golden("request.md").splitlines()
     found = Proposed("https://git.example/1", "1", "open", made.title, golden("request.md"))
-    assert (described(found.body), renamed(found)) == ("c" * 40, False)
+    assert (described(found.body), has_changed_title(found)) == ("c" * 40, False)
     assert applied_wishes(found.body) == wishes(wanted)
 
 

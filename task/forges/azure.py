@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
 from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
-from task.forges.protection import AZURE_NAMESPACE, azure_token, listed, open_on_azure
+from task.forges.protection import AZURE_NAMESPACE, azure_token, open_on_azure, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -93,7 +93,7 @@ class AzureClient(Client):
         # for an invalid token, Azure returns its sign-in page with a success status
         is_page = answer.status == 203 or "html" in answer.headers.get("Content-Type", "")
         if is_page or origin(answer.url) != origin(self.reach.place.api):
-            raise self._locked_out(what)
+            raise self._sign_in_page_error(what)
         return answer
 
     def _ask_with_version(
@@ -123,10 +123,10 @@ class AzureClient(Client):
         A redirect leads to the sign-in page, which means that the token was rejected.
         """
         if 300 <= answer.status < 400:
-            return self._locked_out(what)
+            return self._sign_in_page_error(what)
         return super().error_for(answer, what)
 
-    def _locked_out(self, what: str) -> TaskError:
+    def _sign_in_page_error(self, what: str) -> TaskError:
         """Return the error for a response that is Azure's sign-in page instead of an answer."""
         host = self.reach.place.host
         return CredentialsError(
@@ -327,7 +327,7 @@ class Azure(Host):
                 "recurse": "false",
             },
         )
-        return open_on_azure(listed(permissions, "value"))
+        return open_on_azure(rules_in(permissions, "value"))
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if Azure does not report it."""

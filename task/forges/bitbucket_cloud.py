@@ -26,7 +26,7 @@ from task.forges.host import (
     Overtaken,
 )
 from task.forges.proposal import described, has_same_text
-from task.forges.protection import listed, open_on_bitbucket_cloud
+from task.forges.protection import open_on_bitbucket_cloud, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -286,7 +286,7 @@ class BitbucketCloud(Host):
             "read the branch restrictions",
             params={"kind": "push", "pagelen": 100},
         )
-        return open_on_bitbucket_cloud(listed(restrictions, "values"), name)
+        return open_on_bitbucket_cloud(rules_in(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if there is no such branch."""

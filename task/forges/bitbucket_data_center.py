@@ -31,7 +31,7 @@ from task.forges.host import (
     Overtaken,
     missing,
 )
-from task.forges.protection import listed, open_on_data_center
+from task.forges.protection import open_on_data_center, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -212,7 +212,7 @@ class BitbucketDataCenter(Host):
             "read the branch permissions",
             params={"type": "read-only", "limit": 1000},
         )
-        return open_on_data_center(listed(restrictions, "values"), name)
+        return open_on_data_center(rules_in(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if there is no such branch."""

@@ -16,7 +16,7 @@ from task.forges.client import Client, ForgeAddress, no_repository_error, web_be
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
 from task.forges.proposal import applied_wishes, described, wish_key
-from task.forges.protection import listed, open_on_gitea
+from task.forges.protection import open_on_gitea, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
@@ -231,7 +231,7 @@ class Gitea(Host):
             f"{self._path}/branch_protections",
             "read the branch protections",
         )
-        return open_on_gitea(listed(rules), name)
+        return open_on_gitea(rules_in(rules), name)
 
     def tip(self, head: str) -> str:
         """Return the commit of the branch `head`, or "" if Gitea does not report it."""
@@ -479,7 +479,7 @@ class GiteaComments(GitHubComments):
         for comment in reversed(mappings(response)):  # Gitea returns all, oldest first
             body = dig(comment, "body")
             if self.holds(body, mark) and dig(comment, "user", "id") == self._client.me:
-                yield Comment(dig(comment, "id"), body, dig(comment, "html_url"))
+                yield Comment(number=dig(comment, "id"), body=body, url=dig(comment, "html_url"))
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:

@@ -25,7 +25,7 @@ from task.forges.host import (
     with_removal_from_queue,
 )
 from task.forges.proposal import applied_wishes, described, wish_key
-from task.forges.protection import listed, open_on_github
+from task.forges.protection import open_on_github, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -211,7 +211,7 @@ class GitHub(Host):
             f"{self._path}/rules/branches/{quote(name)}",
             "read the rules for branches",
         )
-        return open_on_github(listed(rules)) and not self._has_older_protection(name)
+        return open_on_github(rules_in(rules)) and not self._has_older_protection(name)
 
     def tip(self, head: str) -> str:
         """Return the commit of the branch `head`, or "" if GitHub does not report it."""
@@ -397,7 +397,8 @@ class GitHubComments(Comments):
             for comment in reversed(mappings(page, "nodes")):
                 body = dig(comment, "body")
                 if comment.get("viewerDidAuthor") is True and self.holds(body, mark):
-                    yield Comment(dig(comment, "fullDatabaseId"), body, dig(comment, "url"))
+                    number = dig(comment, "fullDatabaseId")
+                    yield Comment(number=number, body=body, url=dig(comment, "url"))
             before = dig(page, "pageInfo", "startCursor")
             has_older_page = page["pageInfo"]["hasPreviousPage"] is True
             if not has_older_page or not before:

@@ -91,7 +91,7 @@ class GitHubCommits(Connected):
         )
         commit = dig(data, "createCommitOnBranch", "commit", "oid")
         if not _OID.fullmatch(commit):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return commit
 
     def _file_changes(self, change: Changeset) -> dict[str, list[dict[str, str]]]:
@@ -127,9 +127,9 @@ class GitHubCommits(Connected):
         if answer.status == 422 and b"already exists" in answer.body:
             raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
-            raise self._rejection(what, self._client.message_in(answer))
+            raise self._rejection_error(what, self._client.message_in(answer))
         if answer.status != 201 or not answer.mapping():
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
         """In one step, move the branch `head` from the commit `was` to `commit`, and delete the
@@ -154,7 +154,7 @@ class GitHubCommits(Connected):
             input={"repositoryId": self._id, "refUpdates": [move_head, delete_aside]},
         )
         if not isinstance(data.get("updateRefs"), dict):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
 
     def delete(self, branch: str) -> None:
         """Delete a branch."""
@@ -173,7 +173,7 @@ class GitHubCommits(Connected):
         data = self._graphql(REPOSITORY, what, owner=owner, name=name)
         node_id = dig(data, "repository", "id")
         if not node_id:
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return node_id
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
@@ -190,7 +190,7 @@ class GitHubCommits(Connected):
             raise self._error_of(errors, answer, what)
         data = value_at(response, "data")
         if not isinstance(data, dict):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return data
 
     def _ask(self, method: str, path: str, what: str, **more: Any) -> Response:
@@ -243,7 +243,7 @@ class GitHubCommits(Connected):
                 f"{host} does not allow this API token to {what}: {message}",
                 hint=f"{self.needs}; {self.stays}",
             )
-        return self._rejection(what, message)
+        return self._rejection_error(what, message)
 
     def _messages(self, errors: list[Any]) -> str:
         """Return the messages of GraphQL errors, without duplicates. A token in them is masked."""
@@ -252,7 +252,7 @@ class GitHubCommits(Connected):
         secret = self._client.reach.token.secret.reveal()
         return "; ".join(distinct_messages).replace(secret, "***")
 
-    def _rejection(self, what: str, words: str) -> RepositoryError | NotDoneError:
+    def _rejection_error(self, what: str, words: str) -> RepositoryError | NotDoneError:
         """Return the error for a change that GitHub rejected. `what` ends the sentence "could
         not …", and `words` is GitHub's message, or "".
         """
@@ -271,7 +271,7 @@ class GitHubCommits(Connected):
             f"{self.place.host} rejected the request: could not {what}{because}", hint=hint
         )
 
-    def _unexpected(self, what: str) -> UnreachableError:
+    def _unexpected_response_error(self, what: str) -> UnreachableError:
         """Return the error for an unexpected response: it is unknown whether the request was
         executed.
         """

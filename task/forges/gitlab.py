@@ -21,7 +21,7 @@ from task.forges.host import (
     missing,
 )
 from task.forges.proposal import described
-from task.forges.protection import listed, open_on_gitlab
+from task.forges.protection import open_on_gitlab, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -243,7 +243,7 @@ class GitLab(Host):
             "read the protected branches",
             params={"per_page": 100},
         )
-        return open_on_gitlab(listed(protected), name)
+        return open_on_gitlab(rules_in(protected), name)
 
     def tip(self, head: str) -> str:
         """Return the commit of the branch `head`, or "" if GitLab does not report it."""
@@ -449,7 +449,7 @@ class GitLabComments(Comments):
                 number = dig(note, "id")
                 body = dig(note, "body")
                 if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
-                    yield Comment(number, body, self._page(request, number))
+                    yield Comment(number=number, body=body, url=self._page(request, number))
             if len(notes) < 100:  # the last page
                 break
 

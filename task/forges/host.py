@@ -26,7 +26,7 @@ from task.forges.proposal import (
     has_same_text,
     lacking,
     longest_body,
-    plain,
+    normalized_text,
     rewritten_by_another_run,
     wish_key,
     wishes,
@@ -290,47 +290,48 @@ class AlreadyThere(Exception):
     Never leaves `Host.propose`.
     """
 
-    def __init__(self, found: Proposed | None = None) -> None:
+    def __init__(self, open_request: Proposed | None = None) -> None:
         super().__init__()
-        self.found = found  # that open request, if the forge identifies it
+        self.open_request = open_request  # None if the forge does not identify it
 
 
 def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None) -> Proposed:
     """Open a pull request for the proposal, or update the open one, and return it.
 
     `before_push` is the request that was found before the push, if any. Other runs may open,
-    change, or close the request at the same time, so look for it again, and retry a few times.
+    change, or close the request at the same time. Then look for it again, and retry a few times.
+    Raises `Outpaced` if it has been merged.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
-    found = before_push
+    request = before_push  # what is known about the request, which may be outdated
     for turn in range(_RACES):
-        if found and _is_merged_meanwhile(found, before_push, proposal):
-            raise Outpaced(f"{found.url} has been merged in the meantime")
+        if request and _is_merged_meanwhile(request, before_push, proposal):
+            raise Outpaced(f"{request.url} has been merged in the meantime")
         open_request = None
-        if found and found.state == "open":
-            open_request = found
+        if request and request.state == "open":
+            open_request = request
         try:
             if open_request:
                 return _update_request(host, open_request, proposal, notes)
             return _open_request(host, proposal, notes)
-        except Overtaken:  # the request has changed, so look it up again
-            found = None
+        except Overtaken:  # the request has changed
+            request = None
         except AlreadyThere as conflict:
-            found = conflict.found
+            request = conflict.open_request
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # The request may have been opened despite the error: look for it, and retry once. A
-            # request that was rejected because of a rate limit has not been executed.
+            # The request may have been opened despite the error: look for it, and retry once. After
+            # a rate limit, it has not been opened.
             was_limited = isinstance(error.__cause__, Limited)
             may_have_opened = not open_request and not was_limited
             is_first_turn = turn == 0
             may_retry = may_have_opened and is_first_turn and not shutdown.code()
             if not may_retry:
                 raise
-            found = None
-        if found is None:
-            found = host.newest(proposal.base, proposal.head)
+            request = None
+        if request is None:
+            request = host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch is kept",
@@ -650,7 +651,7 @@ class Comments(Connected):
         Return the URL from the forge's response, which may be invalid.
         """
         for comment in self.marked(request, mark):
-            if plain(comment.body) == plain(body):
+            if normalized_text(comment.body) == normalized_text(body):
                 return comment.url
             page = self.change(request, comment, body)
             if page is not None:  # None: it is someone else's comment
@@ -676,7 +677,7 @@ class Comments(Connected):
     @staticmethod
     def holds(body: str, mark: str) -> bool:
         """Return whether one line of the comment is the mark."""
-        return mark in plain(body).split("\n")
+        return mark in normalized_text(body).split("\n")
 
 
 class Deployments(Connected):

@@ -402,7 +402,7 @@ def with_mark(text: str, name: str, value: str) -> str:
     return before + "\n".join(other_lines) + after
 
 
-def renamed(found: Proposed) -> bool:
+def has_changed_title(found: Proposed) -> bool:
     """Return whether a person has changed the title of the pull request: its digest is not the one
     in our mark.
     """
@@ -474,7 +474,7 @@ def with_fitting_text(
     """
     title = _fitting_title(proposal.title)
     title_mark = digest(title)
-    if current and renamed(current):
+    if current and has_changed_title(current):
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
@@ -514,8 +514,8 @@ def has_same_text(found: Proposed, proposal: Proposal) -> bool:
 
     Forges change line endings and drop trailing whitespace.
     """
-    same_title = plain(found.title) == plain(proposal.title)
-    return same_title and plain(found.body) == plain(proposal.body)
+    same_title = normalized_text(found.title) == normalized_text(proposal.title)
+    return same_title and normalized_text(found.body) == normalized_text(proposal.body)
 
 
 def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
@@ -525,7 +525,7 @@ def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Propo
     return described(current.body) not in (described(found.body), described(proposal.body))
 
 
-def plain(text: str) -> str:
+def normalized_text(text: str) -> str:
     """Return the text with trailing whitespace and line endings normalized, because forges change
     both.
     """

@@ -20,7 +20,7 @@ _GITLAB_MAINTAINER = 40
 _READ_ONLY = "read-only"
 
 
-def listed(response: object, *keys: str) -> list[Mapping[str, Any]]:
+def rules_in(response: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the rules in a response. Raises `TypeError` if the response has a different shape."""
     if not isinstance(value_at(response, *keys), list):
         raise TypeError("no list of rules")

@@ -87,13 +87,13 @@ class Tokens:
         ci_token = self._ci_job_token(place)
         if ci_token:
             return ci_token
-        raise self._no_token(place, what)
+        raise self._no_token_error(place, what)
 
     def _in_scope(self, place: ForgeAddress) -> bool:
         """Return whether the token set by the user may be sent to that address."""
         return any(covers(prefix, place.web) for prefix in self._scope)
 
-    def _no_token(self, place: ForgeAddress, what: str) -> CredentialsError:
+    def _no_token_error(self, place: ForgeAddress, what: str) -> CredentialsError:
         """Return the error for an address without a token, with the options that would set one."""
         address = origin(place.web)
         scope_option = f"--git-credentials-url {address}/"
@@ -169,10 +169,10 @@ def check_token_file(path: str) -> None:
     try:
         os.stat(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file_error(path, error) from None
 
 
-def _unreadable(path: str, error: OSError) -> UsageError:
+def _unreadable_file_error(path: str, error: OSError) -> UsageError:
     return UsageError(
         f"{OPTION}: cannot read {path!r}: {error.strerror}",
         hint="specify a readable file",
@@ -184,7 +184,7 @@ def _read_token(path: str) -> Secret:
     try:
         text = read_text(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file_error(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():

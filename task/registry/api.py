@@ -106,7 +106,7 @@ class RegistryApi:
 
         if answer.status in (200, 404, *expected):
             return answer
-        error = refused(self.endpoint.name, repository, answer, login)
+        error = registry_error_for(self.endpoint.name, repository, answer, login)
         if answer.status == 429:  # so that the other requests of the run fail at once
             self._down = (error, time.monotonic() + DOWN)
         raise error
@@ -129,7 +129,7 @@ class RegistryApi:
             try:
                 return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
-                problem = no_answer(self.endpoint.name, error)
+                problem = no_answer_error(self.endpoint.name, error)
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
                     self._down = (problem, time.monotonic() + DOWN)
                 raise problem from None
@@ -293,7 +293,7 @@ class RegistryApi:
             return self._token_servers[server]
 
 
-def no_answer(name: str, error: NoAnswerError) -> RegistryError:
+def no_answer_error(name: str, error: NoAnswerError) -> RegistryError:
     """Return the error for a registry that did not respond. `name` is its name in image names."""
     if error.kind == "tls":
         return RegistryAccessError(
@@ -308,7 +308,7 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
-def refused(
+def registry_error_for(
     name: str,
     repository: str,
     answer: Response,

@@ -229,7 +229,7 @@ def fetch(
     # messages do not include the URL's query, because a registry may put anything in it
     server = origin(realm)
     if answer.status >= 400:
-        raise _refused(server, answer.status, login)
+        raise _token_refusal(server, answer.status, login)
     token = _token_in(answer)
     if token is None:
         raise RegistryError(
@@ -254,7 +254,7 @@ def _token_in(answer: Response) -> BearerToken | None:
     return BearerToken(Secret(text), ends)
 
 
-def _refused(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
+def _token_refusal(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
     """Return the error for a token server that does not return a token."""
     if status == 429 or status >= 500:
         return RegistryDownError(

@@ -217,7 +217,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
     # GitLab's variable, which contains the file's content
     content = environ.get("DOCKER_AUTH_CONFIG", "").strip()
     if content:
-        configs.append(_parsed(content, "variable DOCKER_AUTH_CONFIG"))
+        configs.append(_parse_config(content, "variable DOCKER_AUTH_CONFIG"))
 
     read_paths: set[str] = set()
     for path, set_by_user in _places(environ):
@@ -236,7 +236,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
             error=RegistryAccessError,
             most=_LARGEST,
         )
-        configs.append(_parsed(text, path))
+        configs.append(_parse_config(text, path))
     return tuple(configs)
 
 
@@ -299,7 +299,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     yield os.path.join(_TEKTON, ".docker", "config.json"), False
 
 
-def _parsed(text: str, origin: str) -> DockerConfig:
+def _parse_config(text: str, origin: str) -> DockerConfig:
     """Parse a config file. Raises `RegistryAccessError`, which mentions the file's origin."""
     try:
         return parse_docker_config(text, origin)

@@ -16,10 +16,10 @@ from task.model import Answer, Image
 from task.registry.manifest import (
     Config,
     Member,
-    fits,
+    creation_sort_key,
     history_config,
+    is_wanted_platform,
     members,
-    newness,
     read_config,
 )
 from task.registry.repository import ImageRepository
@@ -52,11 +52,13 @@ def find(
     cache = repository.memory  # the known facts about the repository's images
     configs = _configs(repository, digest, facts, platforms)
     wanted_configs = [
-        config for member, config in configs if fits(platforms, member.platform or config.platform)
+        config
+        for member, config in configs
+        if is_wanted_platform(platforms, member.platform or config.platform)
     ]
     newest = max(
         wanted_configs,
-        key=lambda config: newness(config.created),
+        key=lambda config: creation_sort_key(config.created),
         default=Config(),
     )
     all_platforms = []
@@ -88,7 +90,7 @@ def _configs(
         member
         for member in _images_of(repository, digest)
         # if the platform is not in the index, only the config has it
-        if not member.platform or (needs_configs and fits(platforms, member.platform))
+        if not member.platform or (needs_configs and is_wanted_platform(platforms, member.platform))
     ]
     members_with_configs = []
     for member in wanted_members:

@@ -29,7 +29,7 @@ from task.files import read_file
 from task.http import Http, Limits
 from task.plain_data import parsed_json
 from task.proof import Identity
-from task.registry.signature import BuildOrigin, Signed, as_bundle, encoded, of_certificate
+from task.registry.signature import BuildOrigin, Signed, as_bundle, dsse_encoding, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
 
@@ -76,9 +76,9 @@ class Sigstore:
         try:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
         except NoAnswerError as error:
-            raise _down(f"the transparency log: {error.message}") from None
+            raise _down_error(f"the transparency log: {error.message}") from None
         if answer.status >= 500 or answer.status == 429:
-            raise _down(f"the transparency log returned {answer.status}")
+            raise _down_error(f"the transparency log returned {answer.status}")
         try:
             entries = answer.json().values()  # the keys are ids, and there is only one entry
             entry = next(iter(entries))
@@ -220,7 +220,7 @@ def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _Iden
         verifier.verify_artifact(signature.content, bundle, policy)
         return
     payload_type, payload = verifier.verify_dsse(bundle, policy)
-    if encoded(payload_type, payload) != signature.content:
+    if dsse_encoding(payload_type, payload) != signature.content:
         # readers of the bundle disagree: we have read one statement, and `sigstore` another
         raise Malformed("a bundle has two statements")
 
@@ -229,10 +229,10 @@ def _verifier(roots: TrustedRoot | None) -> Verifier:
     try:
         return Verifier(trusted_root=roots) if roots else Verifier.production()
     except (Error, OSError) as error:
-        raise _down(
+        raise _down_error(
             f"Sigstore's roots of trust could not be fetched ({type(error).__name__})"
         ) from None
 
 
-def _down(message: str) -> RegistryDownError:
+def _down_error(message: str) -> RegistryDownError:
     return RegistryDownError(message, hint="run it again")

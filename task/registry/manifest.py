@@ -124,7 +124,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
         image = Member(
             digest=manifest.digest,
             config=text(data, "config", "digest"),
-            created=instant(text(data, "annotations", _CREATED)),
+            created=utc_time(text(data, "annotations", _CREATED)),
         )
         return (image,)
     entries = data.get("manifests")
@@ -154,13 +154,13 @@ def read_config(data: Any) -> Config:
     default_os = "linux" if config.get("architecture") else ""
     os = config.get("os") or default_os
     return Config(
-        created=instant(text(config, "created")),
+        created=utc_time(text(config, "created")),
         platform=_platform({**config, "os": os}),
         labels=texts(config, "config", "Labels"),
     )
 
 
-def instant(text: str) -> str:
+def utc_time(text: str) -> str:
     """Return an RFC 3339 time in UTC, such as `2024-05-01T12:00:00.123456789Z`, with all digits of
     its fraction, or "" for any other text and for Go's zero time.
     """
@@ -179,13 +179,13 @@ def instant(text: str) -> str:
     return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
 
-def newness(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `instant`. An image without a time counts as the oldest."""
+def creation_sort_key(created: str) -> tuple[str, str]:
+    """Return a sort key for a time from `utc_time`. An image without a time counts as the oldest."""
     whole_seconds, _, fraction = created.removesuffix("Z").partition(".")
     return whole_seconds, fraction
 
 
-def fits(wanted: Sequence[str], platform: str) -> bool:
+def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
     """Return whether a platform, such as `linux/arm64/v8`, is one of the `wanted` platforms.
 
     A wanted platform without a variant (`linux/arm64`) matches any variant. An empty `wanted`

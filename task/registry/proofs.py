@@ -29,9 +29,9 @@ from task.registry.signature import (
     layers,
     objection,
     origin_of,
+    parse_signature,
     predicate_of,
     signature_tag,
-    signed,
 )
 from task.retry import until
 from task.threads import in_threads
@@ -305,7 +305,7 @@ class Prover:
         another image.
         """
         try:
-            signature = signed(layer, evidence.blob(layer.digest))
+            signature = parse_signature(layer, evidence.blob(layer.digest))
         except Malformed as error:
             raise Malformed(f"a signature cannot be read: {error.message}") from None
         if question.image.digest not in signature.digests:

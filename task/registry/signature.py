@@ -113,7 +113,7 @@ def predicate_of(annotations: Mapping[str, str]) -> str:
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
 
-def signed(layer: Layer, blob: bytes) -> Signed:
+def parse_signature(layer: Layer, blob: bytes) -> Signed:
     """Parse the signature in a layer, whose content is `blob`, without checking it. Raises
     `Malformed`.
     """
@@ -133,7 +133,7 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
     critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
         raise Malformed("it is not an image signature")
-    signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
+    signature = _decode_base64(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
@@ -161,7 +161,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     layer's content: the envelope or its bundle. Raises `Malformed`.
     """
     payload_type = envelope.get("payloadType")
-    payload = _decoded(envelope.get("payload"))
+    payload = _decode_base64(envelope.get("payload"))
     if payload_type != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(payload)
@@ -172,7 +172,8 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
         if digits:
             digests.append(f"sha256:{digits}")
     signatures = [
-        _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
+        _decode_base64(mapping(entry).get("sig"))
+        for entry in elements(envelope, "signatures")[:MOST]
     ]
 
     # a signature by cosign 3 is also a statement, with its own predicate
@@ -182,7 +183,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
         form=layer.form,
-        content=encoded(payload_type, payload),
+        content=dsse_encoding(payload_type, payload),
         signatures=tuple(signatures),
         digests=tuple(digests),
         raw=blob,
@@ -192,7 +193,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     )
 
 
-def encoded(payload_type: str, content: bytes) -> bytes:
+def dsse_encoding(payload_type: str, content: bytes) -> bytes:
     """Return the bytes that DSSE signs: its pre-authentication encoding."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(content), content)
@@ -221,7 +222,7 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
         # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
         _, _begin, base64_lines, *_end = signature.certificate.split("-----")
         certificate = "".join(base64_lines.split())
-        log_entry = _bundled_log_entry(entry)
+        log_entry = _log_entry_for_bundle(entry)
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
     bundle: dict[str, Any] = {
@@ -242,32 +243,32 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     return json.dumps(bundle)
 
 
-def _bundled_log_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _log_entry_for_bundle(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transparency log entry in the form that a bundle has.
 
     Raises `LookupError`, `TypeError`, or `ValueError` for an invalid entry.
     """
     verification = entry["verification"]
     proof = verification["inclusionProof"]
-    body = _json(_decoded(entry["body"]))
+    body = _json(_decode_base64(entry["body"]))
     return {
         "logIndex": str(entry["logIndex"]),
-        "logId": {"keyId": _from_hex(entry["logID"])},
+        "logId": {"keyId": _hex_to_base64(entry["logID"])},
         "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
         "integratedTime": str(entry["integratedTime"]),
         "inclusionPromise": {"signedEntryTimestamp": verification["signedEntryTimestamp"]},
         "inclusionProof": {
             "logIndex": str(proof["logIndex"]),
-            "rootHash": _from_hex(proof["rootHash"]),
+            "rootHash": _hex_to_base64(proof["rootHash"]),
             "treeSize": str(proof["treeSize"]),
-            "hashes": [_from_hex(digits) for digits in proof["hashes"]],
+            "hashes": [_hex_to_base64(digits) for digits in proof["hashes"]],
             "checkpoint": {"envelope": proof["checkpoint"]},
         },
         "canonicalizedBody": entry["body"],
     }
 
 
-def _from_hex(text: str) -> str:
+def _hex_to_base64(text: str) -> str:
     return b64encode(bytes.fromhex(text)).decode()
 
 
@@ -278,7 +279,7 @@ def _json(raw: bytes | str) -> Mapping[str, Any]:
         raise Malformed("it is not JSON") from None
 
 
-def _decoded(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (TypeError, ValueError):
@@ -347,10 +348,10 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
         repositories = [repository]
     return BuildOrigin(
         kind="slsa-v0.2",
-        repositories=_distinct(repositories),
+        repositories=_without_duplicates(repositories),
         ref=ref,
         workflow=_path(source.get("entryPoint")),
-        builders=_distinct([text(predicate, "builder", "id")]),
+        builders=_without_duplicates([text(predicate, "builder", "id")]),
     )
 
 
@@ -382,10 +383,10 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
         ref = _only_ref(dependencies)
     return BuildOrigin(
         kind="slsa-v1",
-        repositories=_distinct(repositories),
+        repositories=_without_duplicates(repositories),
         ref=ref,
         workflow=path,
-        builders=_distinct([text(predicate, "runDetails", "builder", "id")]),
+        builders=_without_duplicates([text(predicate, "runDetails", "builder", "id")]),
     )
 
 
@@ -416,10 +417,10 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
         builders.append(f"https://github.com/actions/runner/{runner}")
     return BuildOrigin(
         kind="certificate",
-        repositories=_distinct([repository]),
+        repositories=_without_duplicates([repository]),
         ref=ref,
         workflow=workflow,
-        builders=_distinct(builders),
+        builders=_without_duplicates(builders),
     )
 
 
@@ -464,5 +465,5 @@ def _path(value: object) -> str:
     return text(value).removeprefix("./")
 
 
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+def _without_duplicates(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in texts if item))
