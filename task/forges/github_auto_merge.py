@@ -54,12 +54,12 @@ def graphql(api: str) -> str:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MergeState:
     """The state of a request that GitHub may merge automatically."""
 
     waits: bool = False  # auto-merge is on, or the request is in the merge queue
     merged: bool = False
-    queue: bool = False  # its base branch has a merge queue
+    has_queue: bool = False  # its base branch has a merge queue
 
 
 class AutoMerge:
@@ -75,8 +75,8 @@ class AutoMerge:
 
         It is also "" if a person removed the request from the queue.
         """
-        standing, event = self._look_up(number)
-        if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
+        merge_state, event = self._look_up(number)
+        if merge_state.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
         # a removal by a person has the reason `manual`, or has no reason, and the person as actor
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
@@ -110,15 +110,15 @@ class AutoMerge:
             methods = methods[1:]
 
         if not objection:  # a success
-            standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
-            return self._after_success(pull, request, commit, standing, notes)
+            merge_state = _merge_state(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
+            return self._after_success(pull, request, commit, merge_state, notes)
         if _READY.search(objection.lower()):
             return self._merge_now(pull, request, commit, methods, notes)
 
-        standing, _event = self._look_up(request.number)
-        if standing.waits:  # it is on, despite the objection
+        merge_state, _event = self._look_up(request.number)
+        if merge_state.waits:  # it is on, despite the objection
             return request
-        if standing.queue:
+        if merge_state.has_queue:
             objection = self._enqueue(pull, commit)
         elif "auto merge is not allowed" in objection.lower():
             objection += ' (turn on "Allow auto-merge" in the repository\'s settings)'
@@ -130,15 +130,15 @@ class AutoMerge:
         pull: Mapping[str, Any],
         request: Proposed,
         commit: str,
-        standing: Standing,
+        merge_state: MergeState,
         notes: Notes,
     ) -> Proposed:
         """Return the request after GitHub has reported success. That does not always mean that
         auto-merge is on: the request may have been merged, or belong in the merge queue.
 
-        `standing` is the request's state in GitHub's response.
+        `merge_state` is the request's state in GitHub's response.
         """
-        if standing.merged:
+        if merge_state.merged:
             notes.add(_MERGED)
             merged_pull = self._client.json(
                 "GET",
@@ -147,9 +147,9 @@ class AutoMerge:
             )
             merge_commit = dig(merged_pull, "merge_commit_sha")
             return replace(request, state="merged", merge_commit=merge_commit)
-        if standing.waits:
+        if merge_state.waits:
             return request
-        objection = self._enqueue(pull, commit) if standing.queue else _SILENT
+        objection = self._enqueue(pull, commit) if merge_state.has_queue else _SILENT
         _note_objection(objection, notes)
         return request
 
@@ -198,7 +198,7 @@ class AutoMerge:
         entry = value_at(data, "enqueuePullRequest", "mergeQueueEntry")
         return "" if isinstance(entry, dict) else _SILENT
 
-    def _look_up(self, number: str) -> tuple[Standing, Any]:
+    def _look_up(self, number: str) -> tuple[MergeState, Any]:
         """Return the pull request's state, and GitHub's data about the last event of its merge
         queue or auto-merge, or None.
 
@@ -218,7 +218,7 @@ class AutoMerge:
         pull = value_at(response, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
         last_event = events[-1] if events else None
-        return _merge_standing(pull), last_event
+        return _merge_state(pull), last_event
 
     def _mutate(
         self,
@@ -259,14 +259,14 @@ def _methods(pull: Mapping[str, Any]) -> list[str]:
     return allowed or ["MERGE"]
 
 
-def _merge_standing(pull: Any) -> Standing:
+def _merge_state(pull: Any) -> MergeState:
     """Return the state in the GraphQL fields `SHOWN`."""
     on = isinstance(value_at(pull, "autoMergeRequest"), dict)
     queued = value_at(pull, "isInMergeQueue") is True
-    return Standing(
+    return MergeState(
         waits=on or queued,
         merged=dig(pull, "state") == "MERGED",
-        queue=value_at(pull, "isMergeQueueEnabled") is True,
+        has_queue=value_at(pull, "isMergeQueueEnabled") is True,
     )
 
 

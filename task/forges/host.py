@@ -155,7 +155,8 @@ class Host(Connected):
         """Close an open pull request. The reason in its text shows that we closed it, so that it
         does not count as declined by a person.
 
-        Raises `Outpaced` if another run has since updated the request for a newer build.
+        Raises `Outpaced` if another run has since updated the request for a newer build, and
+        `UnreachableError` if it keeps changing.
         """
         for _attempt in range(_RACES):
             try:

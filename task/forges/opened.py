@@ -36,7 +36,7 @@ class Forges:
         log: Callable[[str], None] = lambda _line: None,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """No server is contacted yet.
+        """Create the collection of forges. No server is contacted yet.
 
         `known` are the forges from `--forge`, then those from `task.forges.places.known_to`.
         `tokens` returns the tokens of the run. `reached` returns the push URL of a repository: the
@@ -112,7 +112,7 @@ class Forges:
         if not commit:
             return ""
         for url in (self._push_url(repo), repo):
-            with suppress(Malformed):  # the URL is a local path
+            with suppress(Malformed):  # the URL may be a local path
                 address = place_of(url, self._known)
                 if address:
                     page_format = FORGES[address.forge].commit
@@ -123,7 +123,7 @@ class Forges:
         """Return the URL of the page that compares two commits, or "" if the kind of forge cannot
         be determined from the repository's URL.
         """
-        with suppress(Malformed):  # the URL is a local path
+        with suppress(Malformed):  # the URL may be a local path
             address = place_of(repo, self._known)
             if address:
                 return range_url(address, old, new)

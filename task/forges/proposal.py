@@ -212,8 +212,8 @@ def body(content: Content, forge: str = "") -> str:
     It is enclosed in marks (hidden lines for later runs), which are always complete. Other parts
     that are too long are truncated or omitted.
     """
-    html = forge not in WITHOUT_HTML
-    mark = HIDDEN if html else HIDDEN_WITHOUT_HTML
+    supports_html = forge not in WITHOUT_HTML
+    mark = HIDDEN if supports_html else HIDDEN_WITHOUT_HTML
     begin = mark.format(BEGIN, ABOUT[BEGIN])
     end = mark.format(END, ABOUT[END])
     if content.commit:
@@ -234,14 +234,14 @@ def body(content: Content, forge: str = "") -> str:
     room -= len(table) + len(SEPARATOR)
     text = _fenced(content.text, room)
     room -= len(text) + len(SEPARATOR)
-    fitting: list[str] = []  # the optional parts that fit
-    for part in (*content.besides, folded("What happens if …", LIFE, html=html)):
+    optional_parts: list[str] = []  # those that fit
+    for part in (*content.besides, folded("What happens if …", LIFE, html=supports_html)):
         needed = len(part) + len(SEPARATOR)
         if needed <= room:
             room -= needed
-            fitting.append(part)
+            optional_parts.append(part)
 
-    parts = (begin, heading, table, text, links, *fitting, end)
+    parts = (begin, heading, table, text, links, *optional_parts, end)
     return SEPARATOR.join(filter(None, parts)) + "\n"
 
 

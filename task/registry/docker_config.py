@@ -324,6 +324,6 @@ def text_of(
     """
     try:
         return read_text(path, most)
-    except (OSError, UnicodeDecodeError) as failed:
-        reason = getattr(failed, "strerror", None) or "it is not a text file"
+    except (OSError, UnicodeDecodeError) as read_error:
+        reason = getattr(read_error, "strerror", None) or "it is not a text file"
         raise error(f"{what} {path!r}: {reason}", hint=hint) from None

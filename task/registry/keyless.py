@@ -121,6 +121,7 @@ class Keyless:
         bundle_json: bytes | str = signature.raw
         if not is_bundle:
             bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
+        # the verification sets the policy's `subject` and `origin`
         policy = _IdentityPolicy(self._identities, exact=self._exact)
         try:
             _verify(signature, Bundle.from_json(bundle_json), verifier, policy)

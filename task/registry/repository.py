@@ -340,7 +340,7 @@ class ImageRepository:
             if size > _MOST_BYTES:
                 raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
-            path = self._next(answer)  # "" after the last page
+            path = self._next_page_path(answer)  # "" after the last page
             missing_statuses = ()  # they are allowed only for the first page
 
     def _page(
@@ -374,7 +374,7 @@ class ImageRepository:
             )
         return answer
 
-    def _next(self, answer: Response) -> str:
+    def _next_page_path(self, answer: Response) -> str:
         """Return the path of a list's next page, which is in the `Link` header, or "" if there is
         none.
 
