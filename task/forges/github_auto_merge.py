@@ -100,7 +100,7 @@ class AutoMerge:
         `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
         # try one method after the other, until GitHub does not object to the method
-        methods = _methods(pull)
+        methods = _allowed_methods(pull)
         data: Any = None
         objection = ""
         while methods:
@@ -252,7 +252,7 @@ class AutoMerge:
         return data, "; ".join(messages) or "no reason was given"
 
 
-def _methods(pull: Mapping[str, Any]) -> list[str]:
+def _allowed_methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the allowed merge methods. GitHub shows them only to users who can push."""
     repository = pull["base"].get("repo") or {}
     allowed = [method for method, setting in METHODS if repository.get(setting, True)]

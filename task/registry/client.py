@@ -81,6 +81,7 @@ class Registry:
 
         `secret` is the image's `pull-secret` annotation, or "", and `namespace` the Application's.
         """
+        # `conf` is the image's entry in registries.conf, or None
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
         # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
@@ -99,8 +100,12 @@ class Registry:
             if endpoint not in self._apis:
                 self._apis[endpoint] = RegistryApi(endpoint, self._log, self._limits)
             if key not in self._repositories:
-                memory = AnswerCache(self._cache_dir, repository_url)
-                self._repositories[key] = ImageRepository(self._apis[endpoint], name, login, memory)
+                self._repositories[key] = ImageRepository(
+                    api=self._apis[endpoint],
+                    name=name,
+                    login=login,
+                    memory=AnswerCache(self._cache_dir, repository_url),
+                )
             return self._repositories[key]
 
     def close(self) -> None:

@@ -180,7 +180,9 @@ def utc_time(text: str) -> str:
 
 
 def creation_sort_key(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `utc_time`. An image without a time counts as the oldest."""
+    """Return a sort key for a time from `utc_time`, or "". Without a time, an image counts as the
+    oldest.
+    """
     whole_seconds, _, fraction = created.removesuffix("Z").partition(".")
     return whole_seconds, fraction
 
