@@ -19,11 +19,11 @@ from task.forges.proposal import (
     body,
     described,
     digest,
-    fitted,
-    renamed,
-    wish,
+    has_changed_title,
+    wish_key,
     wishes,
     with_applied_wishes,
+    with_fitting_text,
 )
 from task.git.names import memory_branch
 from task.landing.head_branches import request_head
@@ -79,11 +79,11 @@ def test_the_hidden_markers_in_a_pull_request_are_stable() -> None:
         reviewers=("Ann",),
         auto_merge=True,
     )
-    made = fitted(wanted, 60_000)
+    made = with_fitting_text(wanted, 60_000)
     lines = with_applied_wishes(made.body, wishes(wanted)).splitlines()
     assert [line for line in lines if line.startswith("<!--")] == golden("request.md").splitlines()
     found = Proposed("https://git.example/1", "1", "open", made.title, golden("request.md"))
-    assert (described(found.body), renamed(found)) == ("c" * 40, False)
+    assert (described(found.body), has_changed_title(found)) == ("c" * 40, False)
     assert applied_wishes(found.body) == wishes(wanted)
 
 
@@ -119,6 +119,6 @@ def test_names_of_branches_and_files_are_stable() -> None:
         "state file": state_path_in("apps/web", "argocd/web"),
         "state file of a long name": state_path_in("apps/web", "argocd/" + "w" * 300),
         "state file at a long path": state_path_in("w/" * 3000, "argocd/web"),
-        "label of a request": wish("label", "Bot"),
+        "label of a request": wish_key("label", "Bot"),
         "title of a request": digest("update web"),
     } == json.loads(golden("names.json"))

@@ -13,9 +13,9 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from task.errors import CredentialsError, ForgeError, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.host import AlreadyThere, Comment, Comments, ForgeKind, Host, Notes, missing
-from task.forges.protection import AZURE_NAMESPACE, azure_token, listed, open_on_azure
+from task.forges.protection import AZURE_NAMESPACE, azure_token, open_on_azure, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -62,46 +62,51 @@ class AzureClient(Client):
     version = "7.1"
 
     def login(self) -> Mapping[str, str]:
-        """Like `Client.login`, with the job's own token (System.AccessToken, a JWT) or a personal
-        access token.
+        """Return the authentication header: Bearer for the job's own token (System.AccessToken, a
+        JWT), and Basic for a personal access token.
         """
         token = self.reach.token
         secret = token.secret.reveal()
-        if secret.startswith("eyJ") and secret.count(".") == 2:  # the number of dots in a JWT
+        is_jwt = secret.startswith("eyJ") and secret.count(".") == 2
+        if is_jwt:
             return bearer(token.secret)
         return basic(token.user, token.secret)
 
     def ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request, and return the response, like `Client.ask`.
+        """Send an HTTP request to Azure, and return the response. `more` has the other arguments of
+        `Client.ask`.
 
-        If a Server is too old for the API version, retry with the Server's own version.
+        If a Server is too old for the API version, retry with the Server's own version. Raises the
+        errors of `Client.ask`, and `CredentialsError` if the response is Azure's sign-in page.
         """
-        answer = self._versioned(method, path, what, more)
+        answer = self._ask_with_version(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             supported = re.search(rb"supports is (\d+\.\d+)", answer.body)
             self.version = supported[1].decode() if supported else "6.0"
-            answer = self._versioned(method, path, what, more)
+            answer = self._ask_with_version(method, path, what, more)
 
+        # `_ask_with_version` does not raise for a status of 400
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
-            raise self.refused(answer, what)
+            raise self.error_for(answer, what)
 
         # for an invalid token, Azure returns its sign-in page with a success status
         is_page = answer.status == 203 or "html" in answer.headers.get("Content-Type", "")
         if is_page or origin(answer.url) != origin(self.reach.place.api):
-            raise self._locked_out(what)
+            raise self._sign_in_page_error(what)
         return answer
 
-    def _versioned(
+    def _ask_with_version(
         self,
         method: str,
         path: str,
         what: str,
         more: dict[str, Any],
     ) -> Response:
-        """Send a request with the API version. `more` has the other arguments of `Client.ask`.
+        """Send an HTTP request with the API version as a parameter, and return the response. A
+        status of 400 is returned, not raised.
 
-        A status of 400 is returned, not raised.
+        `more` has the other arguments of `Client.ask`.
         """
         params = more.get("params") or {}
         expected_statuses = more.get("expected", ())
@@ -112,19 +117,20 @@ class AzureClient(Client):
         }
         return super().ask(method, path, what, **options)
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        """Like `Client.refused`. A redirect to the sign-in page also means that the token was
-        rejected.
+    def error_for(self, answer: Response, what: str) -> TaskError:
+        """Return the error for a response with a status of 300 and above.
+
+        A redirect leads to the sign-in page, which means that the token was rejected.
         """
         if 300 <= answer.status < 400:
-            return self._locked_out(what)
-        return super().refused(answer, what)
+            return self._sign_in_page_error(what)
+        return super().error_for(answer, what)
 
-    def _locked_out(self, what: str) -> TaskError:
-        """Return the error for Azure's sign-in page."""
-        place = self.reach.place
+    def _sign_in_page_error(self, what: str) -> TaskError:
+        """Return the error for a response that is Azure's sign-in page instead of an answer."""
+        host = self.reach.place.host
         return CredentialsError(
-            f"{place.host} returned its sign-in page: could not {what}",
+            f"{host} returned its sign-in page: could not {what}",
             hint=(
                 f"{self.valid_token()}: a personal access token for this organization, or"
                 f" System.AccessToken; {self._needs}"
@@ -150,9 +156,8 @@ class Azure(Host):
         )
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None.
-
-        Lists are sorted newest first, and truncate descriptions, so the request is then read alone.
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
         """
         response = self._client.json(
             "GET",
@@ -173,28 +178,30 @@ class Azure(Host):
         if not ours:
             return None
 
-        newest = ours[0]
+        newest = ours[0]  # the list is sorted, newest first
         for pull in ours:
-            if dig(pull, "status") == "active":
+            is_open = dig(pull, "status") == "active"
+            if is_open:
                 newest = pull
                 break
-        return self.checked(numbered(dig(newest, "pullRequestId"), self.place.host))
+        # the list truncates descriptions, so read the request alone
+        return self.read_completely(numbered(dig(newest, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
-        """Like `Connected.close`."""
+        """Close the connections."""
         super().close()
         self._people.close()
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Return Azure's data about the pull request with this number."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
             f"read pull request {number}",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert Azure's data about a request to our form."""
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert Azure's data about a pull request to our form."""
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
         conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"
@@ -212,13 +219,13 @@ class Azure(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in Azure's data about a pull request."""
         base = dig(pull, "targetRefName")
         head = dig(pull, "sourceRefName")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return Azure's data about it.
+        """Open a pull request, and return Azure's data about it.
 
         Raises `AlreadyThere` if one is already open for this branch.
         """
@@ -238,18 +245,18 @@ class Azure(Host):
             expected=(_REFUSED, _CONFLICT),
         )
         if answer.status not in (_REFUSED, _CONFLICT):
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         error_class = answer.mapping().get("typeKey")
         if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
             raise AlreadyThere
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a request's title and text, and return Azure's new data about it.
+        """Change a pull request's title and text, and return Azure's new data about it.
 
-        If the request is no longer open, return its current data instead.
+        If the request is no longer open, change nothing, and return its current data.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         what = f"update pull request {number}"
         answer = self._client.ask(
             "PATCH",
@@ -260,25 +267,26 @@ class Azure(Host):
             repeatable=True,
         )
         if answer.status < _REFUSED:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
 
         current, current_pull = self.read(number)
         if current.state == "open":
-            raise self._client.refused(answer, what)
+            raise self._client.error_for(answer, what)
         return current_pull
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers and labels that are missing, and set auto-complete.
+        """Add the proposal's reviewers and labels that the pull request does not have, and set
+        auto-complete. Return the request in our form, and as Azure's data.
 
-        Failures become notes.
+        Failures become notes (sentences that are shown with the request).
         """
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         request_path = f"{self._path}/pullRequests/{path_part(request.number)}"
         self._add_reviewers(pull, f"{request_path}/reviewers", proposal, notes)
 
         present_labels = (dig(label, "name") for label in elements(pull, "labels"))
         for label in missing(proposal.labels, present_labels):
-            with notes.tried("labels", "label", label):
+            with notes.on_failure("labels", "label", label):
                 self._client.ask(
                     "POST",
                     f"{request_path}/labels",
@@ -287,13 +295,13 @@ class Azure(Host):
                 )
 
         if proposal.auto_merge and not dig(pull, "autoCompleteSetBy", "id"):
-            with notes.tried("auto-complete", "auto-merge"):
+            with notes.on_failure("auto-complete", "auto-merge"):
                 self._auto_complete(pull, request, proposal)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Abandon the open request, with this text."""
-        number = self.proposed(pull).number
+    def close_request(self, pull: Any, body: str) -> None:
+        """Abandon the open pull request, and replace its text with `body`."""
+        number = self.to_proposed(pull).number
         self._client.ask(
             "PATCH",
             f"{self._path}/pullrequests/{path_part(number)}",
@@ -302,11 +310,9 @@ class Azure(Host):
             repeatable=True,
         )
 
-    def is_open(self, name: str) -> bool:
-        """Return whether other users may push a branch with this name.
-
-        Azure does not have branch patterns: permissions are set on a branch's folder.
-        """
+    def others_may_push(self, name: str) -> bool:
+        """Return whether users other than this one may push a branch with this name."""
+        # Azure does not have branch patterns: permissions are set on a branch's folder
         what = "read the branch permissions"
         repository = self._client.json("GET", self._path, what)
         project_id = dig(repository, "project", "id")
@@ -321,7 +327,7 @@ class Azure(Host):
                 "recurse": "false",
             },
         )
-        return open_on_azure(listed(permissions, "value"))
+        return open_on_azure(rules_in(permissions, "value"))
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if Azure does not report it."""
@@ -338,10 +344,12 @@ class Azure(Host):
         return ""
 
     def _add_reviewers(self, pull: Any, path: str, proposal: Proposal, notes: Notes) -> None:
-        """Add the proposal's reviewers, by id, at this API path. An unknown name becomes a note."""
+        """Add the proposal's reviewers to a pull request, at this API path. A name for which Azure
+        has no id becomes a note.
+        """
         present_ids = {dig(reviewer, "id").lower() for reviewer in elements(pull, "reviewers")}
         for name in dict.fromkeys(proposal.reviewers):
-            with notes.tried(f"reviewer {name}", "reviewer", name):
+            with notes.on_failure(f"reviewer {name}", "reviewer", name):
                 identity = name if _GUID.fullmatch(name) else self._identity(name)
                 if identity.lower() in present_ids:
                     continue  # adding a reviewer again would reset the vote
@@ -353,7 +361,7 @@ class Azure(Host):
                 )
 
     def _identity(self, name: str) -> str:
-        """Return the id of the only identity with this name or address.
+        """Return the id of the only user or group (an identity) with this name or address.
 
         Raises `ForgeError` if there is none, or more than one.
         """
@@ -367,6 +375,7 @@ class Azure(Host):
                 "queryMembership": "None",
             },
         )
+        # Azure also returns identities with similar names, which count only if no name is equal
         similar = elements(response, "value")
         exact = [
             identity for identity in similar if name.casefold() in _names_of_identity(identity)
@@ -381,8 +390,8 @@ class Azure(Host):
         return ids.pop()
 
     def _auto_complete(self, pull: Any, request: Proposed, proposal: Proposal) -> None:
-        """Set auto-complete: Azure merges once all required policies are met, with the first merge
-        type they allow.
+        """Set auto-complete on a pull request: Azure merges it once all required policies are met,
+        with the first merge type that they allow.
         """
         policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
@@ -409,8 +418,8 @@ class Azure(Host):
         )
 
     def _policies(self, repository: str, base: str) -> list[Mapping[str, Any]]:
-        """Return the branch's enabled policies, or an empty list if we are not allowed to read
-        them.
+        """Return the enabled policies of the branch `base` in the repository with this id, or an
+        empty list if we are not allowed to read them.
         """
         _organization, project, _repository = self.place.project
         try:
@@ -438,8 +447,8 @@ def _names_of_identity(identity: Any) -> list[str]:
 
 
 def _allowed_merge_strategy(policies: Iterable[Mapping[str, Any]]) -> str:
-    """Return a merge type that the policies allow, or "" if the policies do not limit merge
-    types.
+    """Return the first merge type that the policies allow, such as "squash", or "" if the policies
+    do not limit merge types.
     """
     for policy in policies:
         if dig(policy, "type", "id") != _MERGE_POLICY:
@@ -461,12 +470,11 @@ class AzureComments(Comments):
     needs = NEEDS
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a request that contain the mark, newest first.
-
-        Azure returns all threads at once, oldest first.
+        """Yield the comments on a pull request that contain the mark (a hidden line), newest first.
+        Each of our comments starts a thread.
         """
         response = self._client.json("GET", self._threads(request), "find the comment")
-        for thread in reversed(mappings(response, "value")):
+        for thread in reversed(mappings(response, "value")):  # Azure returns all, oldest first
             comments = mappings(thread, "comments")
             if not comments:
                 continue
@@ -518,8 +526,10 @@ class AzureComments(Comments):
 
 
 def identities_api(api: str) -> str:
-    """Return the API base for looking up people: Services have a separate host; a Server uses its
-    own.
+    """Return the base URL of the API for looking up people. `api` is the base URL for everything
+    else.
+
+    Azure DevOps Services (dev.azure.com) has a separate host for it. A Server uses the same URL.
     """
     if api.startswith(_SERVICES):
         return _IDENTITIES + api.removeprefix(_SERVICES)
@@ -527,18 +537,20 @@ def identities_api(api: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages.
+    """Return a repository's address on Azure, except for the host. `remote` is its URL, and `root`
+    the URL of the host's web pages.
 
-    Services: ORGANIZATION/PROJECT/_git/REPOSITORY.
-
-    Server: the collection's path comes before the project.
+    The path is ORGANIZATION/PROJECT/_git/REPOSITORY. On a Server, the organization is the last part
+    of the collection's path.
     """
     parts = remote.parts
-    if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):
+    if remote.ssh and len(parts) == 4 and parts[0] in ("v3", "V3"):  # the ssh URLs of Services
         _version, organization, project, repository = parts
         return _address(root, organization, project, repository)
 
-    error = names_none("Azure DevOps", "https://dev.azure.com/organization/project/_git/repository")
+    error = no_repository_error(
+        "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
+    )
     # `_git` is followed by the repository's name only
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
         raise error
@@ -546,7 +558,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
     # https://acme.visualstudio.com/DefaultCollection/project/_git/repository
     if remote.host.endswith(".visualstudio.com"):
-        root = "https://dev.azure.com"
+        root = "https://dev.azure.com"  # such a URL is an older form of this one
         organization = remote.host.partition(".")[0]
         folders = [part for part in before_git if part.lower() != "defaultcollection"]
         before_git = [organization, *folders]
@@ -560,7 +572,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _address(root: str, organization: str, project: str, repository: str) -> ForgeAddress:
-    """Return the address of a repository below the URL `root`."""
+    """Return the address of a repository below the URL `root`, except for the host."""
     organization_url = web_below(root, (organization,))
     return ForgeAddress(
         forge="azure",

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from urllib.parse import quote
 
 from task.errors import ForgeError, Outpaced, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.host import (
     MOVED,
     AlreadyThere,
@@ -26,7 +26,7 @@ from task.forges.host import (
     Overtaken,
 )
 from task.forges.proposal import described, has_same_text
-from task.forges.protection import listed, open_on_bitbucket_cloud
+from task.forges.protection import open_on_bitbucket_cloud, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic, bearer
 from task.model import Proposal, Proposed
@@ -61,8 +61,8 @@ class BitbucketClient(Client):
     """A client for the API of Bitbucket Cloud or Data Center."""
 
     def login(self) -> Mapping[str, str]:
-        """Like `Client.login`, with an access token alone, or a username with a password or
-        token.
+        """Return the authentication header: Bearer for an access token alone, else Basic for a
+        username with a password or token.
         """
         token = self.reach.token
         if token.user in ("", BARE):
@@ -76,9 +76,9 @@ class CloudClient(BitbucketClient):
     repository = "/repositories/{}/{}"
     page = ("links", "html", "href")
 
-    def refused(self, answer: Response, what: str) -> TaskError:
+    def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a rejected request. For 401, the hint mentions the username."""
-        error = super().refused(answer, what)
+        error = super().error_for(answer, what)
         if answer.status != 401:
             return error
         hint = (
@@ -107,11 +107,11 @@ class BitbucketCloud(Host):
         self._name = "/".join(reach.place.project).lower()
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None.
-
-        The repository's name is part of the query, so query again if the name has changed.
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
         """
         requests = self._requests(base, head)
+        # the repository's name is part of the query, so query again if the name has changed
         if not requests and self._update_name():
             requests = self._requests(base, head)
         if not requests:
@@ -119,13 +119,16 @@ class BitbucketCloud(Host):
 
         newest = requests[0]
         for pull in requests:
-            if dig(pull, "state") == "OPEN":
+            is_open = dig(pull, "state") == "OPEN"
+            if is_open:
                 newest = pull
                 break
-        return self.proposed(newest)
+        return self.to_proposed(newest)
 
     def _update_name(self) -> bool:
-        """Use the repository's new name if Bitbucket reported one. Return whether it did."""
+        """Use the repository's new name from now on if Bitbucket reported one. Return whether it
+        did.
+        """
         page_parts = self._client.moved_to.split("/")  # …/workspace/repository
         new_name = "/".join(page_parts[-2:]).lower()
         if new_name in ("", self._name):
@@ -134,7 +137,7 @@ class BitbucketCloud(Host):
         return True
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """Return this head's requests, newest first."""
+        """Return Bitbucket's data about the pull requests from `head` into `base`, newest first."""
         # without a state, Bitbucket only lists open requests
         states = " OR ".join(f"state = {_query_string(state)}" for state in _STATES)
         conditions = (
@@ -160,9 +163,9 @@ class BitbucketCloud(Host):
             and self.branches(pull) == (base, head)
         ]
 
-    def checked(self, number: str) -> Proposed:
-        """Return a request with the full id of its merge commit."""
-        request = super().checked(number)
+    def read_completely(self, number: str) -> Proposed:
+        """Return a pull request with the full id of its merge commit."""
+        request = super().read_completely(number)
         short_commit = request.merge_commit  # Bitbucket only returns the first twelve digits
         if not short_commit:
             return request
@@ -173,20 +176,20 @@ class BitbucketCloud(Host):
         )
         return replace(request, merge_commit=dig(commit, "hash") or short_commit)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Return Bitbucket's data about the pull request with this number."""
         return self._client.json(
             "GET",
             f"{self._path}/pullrequests/{path_part(number)}",
             f"read pull request {number}",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a request to our form."""
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert Bitbucket's data about a pull request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 
-        # Bitbucket returns only the first 12 digits of the commit; our description has the full ID
+        # Bitbucket returns only the first 12 digits of the commit; our text has the full ID
         body = dig(pull, "description")
         our_commit = described(body)
         head_commit = dig(pull, "source", "commit", "hash")
@@ -204,18 +207,18 @@ class BitbucketCloud(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in Bitbucket's data about a pull request."""
         return dig(pull, "destination", "branch", "name"), dig(pull, "source", "branch", "name")
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return Bitbucket's data about it.
+        """Open a pull request, and return Bitbucket's data about it.
 
-        Raises `AlreadyThere` if one is already open for this branch. If the branch has a newer
-        commit, its request is left to the newer run.
+        Raises `AlreadyThere` if one is already open for this branch.
         """
-        newer = self._opened_by_a_newer_build(proposal)
-        if newer:
-            raise AlreadyThere(newer)
+        # opening a second request would change the title of the open one
+        newer_request = self._opened_by_a_newer_build(proposal)
+        if newer_request:
+            raise AlreadyThere(newer_request)
         body = {
             "title": proposal.title,
             "description": proposal.body,
@@ -230,39 +233,44 @@ class BitbucketCloud(Host):
             body,
             f"open a pull request from {proposal.head} into {proposal.base}",
         )
-        request = self.proposed(pull)
-        if not has_same_text(
-            request, proposal
-        ):  # it was already open, so Bitbucket only changed the title
+        request = self.to_proposed(pull)
+        # If one was already open, Bitbucket only changed its title, and its text is still another.
+        has_our_text = has_same_text(request, proposal)
+        if not has_our_text:
             raise AlreadyThere(request)
         return pull
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
+        """Change the open pull request's title and text, and return Bitbucket's new data about it.
+
+        Raises `Overtaken` if it has been merged or declined.
+        """
         return self._put(pull, {"title": title, "description": body})
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers that are missing. Reviewers are never removed.
+        """Add the proposal's reviewers that the pull request does not have. Reviewers are never
+        removed. Return the request in our form, and as Bitbucket's data.
 
-        If Bitbucket rejects one of them, it does not add any. Failures become notes.
+        If Bitbucket rejects one of them, it does not add any. Failures become notes (sentences that
+        are shown with the request).
         """
-        request = self.proposed(pull)
-        present = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
-        new = self._uuids_of(proposal.reviewers, notes)
-        wanted = list(dict.fromkeys([*present, *new]))
-        if wanted == present:
+        request = self.to_proposed(pull)
+        present_uuids = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
+        wanted_uuids = self._uuids_of(proposal.reviewers, notes)
+        all_uuids = list(dict.fromkeys([*present_uuids, *wanted_uuids]))
+        if all_uuids == present_uuids:
             return request, pull
         fields = {
             "title": request.title,
             "description": request.body,
-            "reviewers": [{"uuid": uuid} for uuid in wanted],
+            "reviewers": [{"uuid": uuid} for uuid in all_uuids],
         }
-        with notes.tried("no reviewers were added", "reviewer", *proposal.reviewers):
+        with notes.on_failure("no reviewers were added", "reviewer", *proposal.reviewers):
             pull = self._put(pull, fields)
-        return self.proposed(pull), pull
+        return self.to_proposed(pull), pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Decline the open request, with this text."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Decline the open pull request, and replace its text with `body`."""
         request, _pull = self.write(pull, dig(pull, "title"), body)
         self._client.ask(
             "POST",
@@ -270,7 +278,7 @@ class BitbucketCloud(Host):
             f"decline pull request {request.number}",
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         restrictions = self._client.json(
             "GET",
@@ -278,7 +286,7 @@ class BitbucketCloud(Host):
             "read the branch restrictions",
             params={"kind": "push", "pagelen": 100},
         )
-        return open_on_bitbucket_cloud(listed(restrictions, "values"), name)
+        return open_on_bitbucket_cloud(rules_in(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if there is no such branch."""
@@ -291,10 +299,11 @@ class BitbucketCloud(Host):
         return dig(branch, "target", "hash")
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
-        """Return the newer build's request if the branch has moved on, else None.
+        """Return the open pull request if the head branch has a newer commit than the proposal,
+        else None. Its `head_commit` is then the newer commit.
 
-        Our update would silently overwrite its text. The newer run may still be opening the
-        request, so wait for it a moment.
+        Our update would silently overwrite the text of the newer build's request. The newer run may
+        still be opening it, so wait for it a moment.
         """
         our_commit = described(proposal.body)
         if not our_commit:
@@ -314,11 +323,11 @@ class BitbucketCloud(Host):
         return replace(newest, head_commit=tip, note=MOVED)
 
     def _put(self, pull: Any, fields: dict[str, Any]) -> Any:
-        """Change these fields of an open request, and return Bitbucket's new data about it.
+        """Change these fields of an open pull request, and return Bitbucket's new data about it.
 
         Raises `Overtaken` if it has been merged or declined.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         # Bitbucket removes reviewers that are not sent
         reviewers = [{"uuid": dig(reviewer, "uuid")} for reviewer in elements(pull, "reviewers")]
         try:
@@ -329,7 +338,7 @@ class BitbucketCloud(Host):
                 f"update pull request {number}",
             )
         except ForgeError:
-            current = self.proposed(self.ask(number))
+            current = self.to_proposed(self.fetch(number))
             if current.state == "open":
                 raise
             raise Overtaken from None
@@ -341,26 +350,26 @@ class BitbucketCloud(Host):
         body: dict[str, Any],
         what: str,
     ) -> Any:
-        """Send a request with this JSON body, and return the JSON in the response.
+        """Send an HTTP request with this JSON body, and return the JSON in the response.
 
         Raises `Outpaced` if the head branch has no changes.
         """
         answer = self._client.ask(method, path, what, json=body, expected=(_REFUSED,))
         if answer.status != _REFUSED:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         if b"no changes to be pulled" in answer.body:
             raise Outpaced("the base branch already contains everything in the head branch")
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def _uuids_of(self, names: tuple[str, ...], notes: Notes) -> list[str]:
-        """Return the reviewers' UUIDs.
+        """Return the UUIDs of the reviewers with these names.
 
         A name may be a UUID, an account id, or a nickname. Unknown names become notes.
         """
         uuids = []
         for name in dict.fromkeys(names):
             is_uuid = name.startswith("{")
-            with notes.tried(f"reviewer {name}", "reviewer", name):
+            with notes.on_failure(f"reviewer {name}", "reviewer", name):
                 uuids.append(name if is_uuid else self._uuid(name))
         return uuids
 
@@ -371,12 +380,12 @@ class BitbucketCloud(Host):
         """
         workspace, _repository = self.place.project
         for field in ("nickname", "account_id"):
-            matching = self._pages(
+            matching_members = self._pages(
                 f"/workspaces/{path_part(workspace)}/members",
                 {"q": f"user.{field} = {_query_string(name)}"},
                 f"look up the reviewer {name}",
             )
-            members = list(matching)
+            members = list(matching_members)
             if len(members) != 1:
                 continue
             uuid = dig(members[0], "user", "uuid")
@@ -388,7 +397,7 @@ class BitbucketCloud(Host):
         )
 
     def _pages(self, path: str, query: dict[str, Any], what: str) -> Iterator[Any]:
-        """Yield all items of a list, page by page.
+        """Yield the items of a list in the API, page by page.
 
         Raises `ForgeError` if the next page is on another server, which must not get the token.
         """
@@ -415,7 +424,9 @@ class CloudComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a request that contain the mark, newest first."""
+        """Yield the comments on a pull request that contain the mark (a hidden line), newest
+        first.
+        """
         for page in range(1, COMMENT_PAGES + 1):
             response = self._client.json(
                 "GET",
@@ -435,7 +446,7 @@ class CloudComments(Comments):
                 return
 
     def add(self, request: str, body: str) -> str:
-        """Like `Comments.add`."""
+        """Add a comment to a pull request, and return its URL."""
         text = {"content": {"raw": body}}
         response = self._client.json("POST", self._comments(request), "post the comment", json=text)
         return dig(response, "links", "html", "href")
@@ -463,9 +474,11 @@ def _query_string(text: str) -> str:
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages."""
+    """Return a repository's address on Bitbucket, except for the host. `remote` is its URL, and
+    `root` the URL of the host's web pages.
+    """
     if len(remote.parts) != 2:
-        raise names_none("Bitbucket", "https://bitbucket.org/workspace/repository")
+        raise no_repository_error("Bitbucket", "https://bitbucket.org/workspace/repository")
     return ForgeAddress(
         forge="bitbucket",
         host="",

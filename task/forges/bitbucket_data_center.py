@@ -20,7 +20,7 @@ from task.forges.bitbucket_cloud import (
     WITHOUT,
     BitbucketClient,
 )
-from task.forges.client import ForgeAddress, names_none, numbered, web_below
+from task.forges.client import ForgeAddress, no_repository_error, numbered, web_below
 from task.forges.host import (
     AlreadyThere,
     Comment,
@@ -31,7 +31,7 @@ from task.forges.host import (
     Overtaken,
     missing,
 )
-from task.forges.protection import listed, open_on_data_center
+from task.forges.protection import open_on_data_center, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -58,16 +58,16 @@ class DataCenterClient(BitbucketClient):
     repository = "/projects/{}/repos/{}"
     page = ("links", "self", 0, "href")
 
-    def refused(self, answer: Response, what: str) -> TaskError:
+    def error_for(self, answer: Response, what: str) -> TaskError:
         """Return the error for a rejected request.
 
         Status 401 may also mean that an authenticated user does not have the permission.
         """
-        error = super().refused(answer, what)
+        error = super().error_for(answer, what)
         if answer.status != _UNAUTHORIZED:
             return error
         if _has_error_class(answer, "AuthorisationException"):
-            because = f"{answer.status} ({self.words(answer)})"
+            because = f"{answer.status} ({self.message_in(answer)})"
             message = f"{self.reach.place.host} does not allow this API token to {what}: {because}"
             return RepositoryError(message, hint=f"{self._needs}; {self._stays}")
         return CredentialsError(
@@ -86,20 +86,22 @@ class BitbucketDataCenter(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None."""
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
+        """
         newest: Proposed | None = None
         for pull in self._requests(head):
             if not self._belongs(pull, base, head):
                 continue
-            request = self.proposed(pull)
+            request = self.to_proposed(pull)
             if request.state == "open":
                 return request
-            if newest is None:
+            if newest is None:  # the list is sorted, newest first
                 newest = request
         return newest
 
-    def ask(self, number: str) -> Any:
-        """Return Bitbucket's data about a request."""
+    def fetch(self, number: str) -> Any:
+        """Return Bitbucket's data about a pull request."""
         pull = self._client.json(
             "GET",
             f"{self._path}/pull-requests/{path_part(number)}",
@@ -107,8 +109,8 @@ class BitbucketDataCenter(Host):
         )
         return mapping(pull)
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a request to our form."""
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert Bitbucket's data about a pull request to our form."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
         merge_outcome = dig(pull, "properties", "mergeResult", "outcome")
@@ -126,13 +128,13 @@ class BitbucketDataCenter(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in Bitbucket's data about a pull request."""
         base = dig(pull, "toRef", "id")
         head = dig(pull, "fromRef", "id")
         return base.removeprefix(_HEADS), head.removeprefix(_HEADS)
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return Bitbucket's data about it.
+        """Open a pull request, and return Bitbucket's data about it.
 
         Raises `AlreadyThere` if one is already open for this branch, and `Outpaced` if the branch
         has no changes.
@@ -160,36 +162,39 @@ class BitbucketDataCenter(Host):
         if _has_error_class(answer, "EmptyPullRequestException"):
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
         if answer.status == _CONFLICT:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+            raise self._client.error_for(answer, what)
+        return self._client.parse(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`.
+        """Change the open pull request's title and text, and return Bitbucket's new data about it.
 
-        Also raises `Overtaken` if someone has changed the request since it was read.
+        Raises `Overtaken` if someone has changed or closed the request since it was read.
         """
         return self._put(pull, title, body, _reviewer_names(pull), Notes())
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Add the proposal's reviewers that are missing, and request auto-merge.
+        """Add the proposal's reviewers that the pull request does not have, and request auto-merge.
+        Return the request in our form, and as Bitbucket's data.
 
-        Reviewers are never removed. Failures become notes.
+        Reviewers are never removed. Failures become notes (sentences that are shown with the
+        request).
         """
-        request = self.proposed(pull)
-        present = _reviewer_names(pull)
-        new = missing(proposal.reviewers, present)
-        if new:
-            with notes.tried("reviewers", "reviewer", *new):
-                pull = self._put(pull, request.title, request.body, [*present, *new], notes)
+        request = self.to_proposed(pull)
+        present_names = _reviewer_names(pull)
+        new_names = missing(proposal.reviewers, present_names)
+        if new_names:
+            with notes.on_failure("reviewers", "reviewer", *new_names):
+                all_names = [*present_names, *new_names]
+                pull = self._put(pull, request.title, request.body, all_names, notes)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 pull = self._request_auto_merge(pull, request)
-        return self.proposed(pull), pull
+        return self.to_proposed(pull), pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Decline the open request, with this text."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Decline the open pull request, and replace its text with `body`."""
         request, pull = self.write(pull, dig(pull, "title"), body)
-        version = {"version": pull.get("version")}
+        version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
         self._client.ask(
             "POST",
             f"{self._path}/pull-requests/{path_part(request.number)}/decline",
@@ -198,18 +203,16 @@ class BitbucketDataCenter(Host):
             json=version,
         )
 
-    def is_open(self, name: str) -> bool:
-        """Return whether other users may push a branch with this name. Uses another part of the
-        API.
-        """
-        root = self.place.api.removesuffix("/api/1.0")
+    def others_may_push(self, name: str) -> bool:
+        """Return whether users other than this one may push a branch with this name."""
+        root = self.place.api.removesuffix("/api/1.0")  # permissions are in another part of the API
         restrictions = self._client.json(
             "GET",
             f"{root}/branch-permissions/2.0{self._path}/restrictions",
             "read the branch permissions",
             params={"type": "read-only", "limit": 1000},
         )
-        return open_on_data_center(listed(restrictions, "values"), name)
+        return open_on_data_center(rules_in(restrictions, "values"), name)
 
     def tip(self, head: str) -> str:
         """Return the head branch's current commit, or "" if there is no such branch."""
@@ -230,12 +233,13 @@ class BitbucketDataCenter(Host):
         reviewers: list[str],
         notes: Notes,
     ) -> Any:
-        """Change a request, and return Bitbucket's new data about it.
+        """Change a pull request's title, text, and reviewers, and return Bitbucket's new data about
+        it.
 
         If Bitbucket rejects some reviewers, retry without them, and add a note. Raises `Overtaken`
         if someone else has changed or closed the request.
         """
-        number = self.proposed(pull).number
+        number = self.to_proposed(pull).number
         path = f"{self._path}/pull-requests/{path_part(number)}"
         what = f"update pull request {number}"
         fields = {
@@ -258,14 +262,14 @@ class BitbucketDataCenter(Host):
         ):
             raise Overtaken
         if answer.status == _CONFLICT:
-            raise self._client.refused(answer, what)
-        return self._client.parsed(answer, what)
+            raise self._client.error_for(answer, what)
+        return self._client.parse(answer, what)
 
     def _accepted_reviewers(self, answer: Response, names: list[str], notes: Notes) -> list[str]:
-        """Return the names without those that Bitbucket rejects in its response, which become a
-        note.
+        """Return the reviewers' names without those that the response `answer` rejects. The omitted
+        names become a note.
 
-        If Bitbucket does not name those whom it rejects, omit everyone.
+        If Bitbucket does not say whom it rejects, omit everyone.
         """
         rejected: set[str] = set()
         for error in _errors(answer):
@@ -277,18 +281,18 @@ class BitbucketDataCenter(Host):
             accepted = [name for name in names if name not in rejected]
         omitted = [name for name in names if name not in accepted]
         notes.add(
-            f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.words(answer)}",
+            f"reviewer {', '.join(omitted)}: Bitbucket says: {self._client.message_in(answer)}",
             "reviewer",
             *omitted,
         )
         return accepted
 
     def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
-        """Request auto-merge, and return Bitbucket's new data about the request.
+        """Request auto-merge for a pull request, and return Bitbucket's new data about it.
 
         Raises `ForgeError` before version 8.15, which would merge without waiting for checks.
         """
-        self._check_auto_merge_version()
+        self._check_auto_merge_version()  # called only for its error
         version = {"version": pull.get("version")}
         what = "request auto-merge"
         answer = self._client.ask(
@@ -298,7 +302,7 @@ class BitbucketDataCenter(Host):
             params=version,
             json={"autoMerge": True, **version},
         )
-        return self._client.parsed(answer, what)
+        return self._client.parse(answer, what)
 
     def _check_auto_merge_version(self) -> None:
         """Raise `ForgeError` if this Bitbucket is too old for auto-merge."""
@@ -307,7 +311,7 @@ class BitbucketDataCenter(Host):
             "/application-properties",
             "read Bitbucket's version",
         )
-        major_and_minor = dig(properties, "version").split(".")[:2]
+        major_and_minor = dig(properties, "version").split(".")[:2]  # "8.15.0" → 8 and 15
         release = tuple(int(part) for part in major_and_minor if part.isdigit())
         if release < _AUTO_MERGE_SINCE:
             raise ForgeError(
@@ -317,10 +321,8 @@ class BitbucketDataCenter(Host):
             )
 
     def _present_names(self) -> tuple[str, str]:
-        """Return the current names of the project and the repository.
-
-        After a rename, they are from the URL of the repository's page.
-        """
+        """Return the current names of the project (or `~user`) and the repository."""
+        # after a rename, they are in the URL of the repository's new page
         new_page = _PAGE_OF_REPOSITORY.search(self._client.moved_to)
         if new_page is None:
             project, repository = self.place.project
@@ -331,9 +333,8 @@ class BitbucketDataCenter(Host):
         return owner, repository
 
     def _belongs(self, pull: Any, base: str, head: str) -> bool:
-        """Return whether the request's source and target are both in this repository.
-
-        A fork's outgoing requests may target other repositories.
+        """Return whether a pull request is from `head` into `base`, with both branches in the same
+        repository. A fork's outgoing requests may target other repositories.
         """
         source = _repository(pull.get("fromRef"))
         if "" in source or _repository(pull.get("toRef")) != source:
@@ -341,7 +342,9 @@ class BitbucketDataCenter(Host):
         return self.branches(pull) == (base, head)
 
     def _requests(self, head: str) -> Iterator[Any]:
-        """Yield all requests for this head branch, newest first, page by page."""
+        """Yield Bitbucket's data about the pull requests from this head branch, newest first, page
+        by page.
+        """
         start = "0"
         for _page in range(_PAGES):
             answer = self._client.json(
@@ -370,9 +373,9 @@ class DataCenterComments(Comments):
     needs = COMMENTS_NEED
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield the comments on a request that contain the mark, newest first.
+        """Yield the comments on a pull request that contain the mark (a hidden line), newest first.
 
-        Comments are part of a request's activities.
+        Comments are part of the request's activities.
         """
         path = f"{self._path}/pull-requests/{path_part(request)}/activities"
         start = "0"
@@ -397,7 +400,7 @@ class DataCenterComments(Comments):
                 return
 
     def add(self, request: str, body: str) -> str:
-        """Like `Comments.add`."""
+        """Add a comment to a pull request, and return its URL."""
         response = self._client.json(
             "POST",
             f"{self._path}/pull-requests/{path_part(request)}/comments",
@@ -427,7 +430,9 @@ def _errors(answer: Response) -> list[Any]:
 
 
 def _has_error_class(answer: Response, *names: str) -> bool:
-    """Return whether one of the response's errors has one of these classes."""
+    """Return whether one of the response's errors has one of these Java classes, such as
+    `AuthorisationException`.
+    """
     for error in _errors(answer):
         class_name = dig(error, "exceptionName").rpartition(".")[2]
         if class_name in names:
@@ -440,14 +445,17 @@ def _reviewer_names(pull: Any) -> list[str]:
 
 
 def _repository(ref: Any) -> tuple[str, str]:
-    """Return the project and repository of a source or target; "" for each that is missing."""
+    """Return the project and the repository of a pull request's source or target, in lowercase; ""
+    for each that is missing.
+    """
     project = dig(ref, "repository", "project", "key")
     slug = dig(ref, "repository", "slug")
     return project.lower(), slug.lower()
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages.
+    """Return a repository's address on Bitbucket, except for the host. `remote` is its URL, and
+    `root` the URL of the host's web pages.
 
     Clone URLs have /scm/PROJECT/repository, pages /projects/PROJECT/repos/repository, and ssh URLs
     only the two names. Anything before them is the path of Bitbucket itself.
@@ -470,7 +478,11 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
-    """Return the project or `~user` in a repository's URL, and the path of Bitbucket itself."""
+    """Return the project or `~user` in a repository's URL, and the path of Bitbucket itself, which
+    comes before them.
+
+    Raises `Malformed` if the URL is not a repository on Bitbucket.
+    """
     parts = remote.parts
     is_page = len(parts) >= 4 and parts[-4] in {"projects", "users"} and parts[-2] == "repos"
     if is_page:
@@ -484,7 +496,7 @@ def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
             return owner, ()
         if not folders or folders[-1] == "scm":
             return owner, folders[:-1]
-    raise names_none(
+    raise no_repository_error(
         "Bitbucket Data Center",
         "https://bitbucket.example.com/scm/PROJECT/repository.git",
     )

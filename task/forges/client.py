@@ -1,4 +1,5 @@
-"""A client for a forge's API: a repository's address, requests, and the meaning of errors.
+"""A client for the API of a forge (a Git host such as GitHub): a repository's address, requests,
+and the meaning of errors.
 
 An error response becomes one of our errors, with the forge's message but without secrets.
 """
@@ -81,8 +82,10 @@ def web_below(root: str, parts: Sequence[str]) -> str:
     return "/".join((root, *map(path_part, parts)))
 
 
-def names_none(forge: str, shape: str) -> Malformed:
-    """Return the error for a URL that is not a repository on this forge."""
+def no_repository_error(forge: str, shape: str) -> Malformed:
+    """Return the error for a URL that is not a repository on this forge. `shape` is an example of a
+    correct URL.
+    """
     return Malformed(f"the URL does not point to a repository on {forge}", f"use {shape}")
 
 
@@ -108,8 +111,8 @@ class Reach:
 
 
 class Limited(Exception):
-    """The cause of an error: the forge's rate limit was reached, so the request was not executed,
-    and a retry would not help.
+    """The cause (`__cause__`) of an error: the forge's rate limit was reached, so the request was
+    not executed, and an immediate retry would not help.
     """
 
 
@@ -125,8 +128,8 @@ class Client:
     page: ClassVar[tuple[str | int, ...]]
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
-        """For messages: `needs` is the permission that a token needs, and `stays` is what remains
-        done despite a failure.
+        """`needs` and `stays` are parts of error messages: the permission that a token needs, and
+        what remains done despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
@@ -163,14 +166,14 @@ class Client:
         expected: tuple[int, ...] = (),
         repeatable: bool | None = None,
     ) -> Response:
-        """Send a request, and return the response.
+        """Send an HTTP request to the forge, and return the response.
 
-        `what` ends the sentence "could not …". `repeatable` is whether the request may be sent
-        again (None means: only if the method is safe).
+        `what` ends the sentence "could not …" in error messages. `repeatable` is whether the
+        request may be sent again (None means: only if the method is safe).
 
-        For a status of 300 and above that is not in `expected`, raise the error from `refused`.
+        For a status of 300 and above that is not in `expected`, raise the error from `error_for`.
         """
-        shutdown.check()
+        shutdown.check()  # raises if the run has to stop
         answer = self._ask_patiently(
             method,
             path,
@@ -182,19 +185,24 @@ class Client:
         if answer.status < 300 or answer.status in expected:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
-        cause = Limited() if is_rate_limit else None
-        raise self.refused(answer, what) from cause
+        cause = Limited() if is_rate_limit else None  # tells callers that nothing was executed
+        raise self.error_for(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
-        """Like `ask`, but return the JSON, or None for a status in `expected`.
+        """Send an HTTP request to the forge, and return the JSON in the response, or None if its
+        status is 300 or above and in `expected`.
 
-        Raises `UnreachableError` if the response is not JSON.
+        `more` has the other arguments of `ask`. Raises the errors of `ask`, and `UnreachableError`
+        if the response is not JSON.
         """
         answer = self.ask(method, path, what, **more)
-        return self.parsed(answer, what) if answer.status < 300 else None
+        return self.parse(answer, what) if answer.status < 300 else None
 
-    def parsed(self, answer: Response, what: str) -> Any:
-        """Return the response's JSON. Raises `UnreachableError` if it is not JSON."""
+    def parse(self, answer: Response, what: str) -> Any:
+        """Return the response's JSON. Raises `UnreachableError` if it is not JSON.
+
+        `what` ends the sentence "could not …" in the error message.
+        """
         try:
             return answer.json()
         except ValueError:
@@ -203,16 +211,17 @@ class Client:
                 hint="check the Git host's address, then run it again",
             ) from None
 
-    def refused(self, answer: Response, what: str) -> TaskError:
-        """Return the error for a status of 300 and above; `what` ends the sentence "could not …".
+    def error_for(self, answer: Response, what: str) -> TaskError:
+        """Return the error for a response with a status of 300 and above.
 
-        401: `CredentialsError`; 403 and 404: `RepositoryError`, with the required permission;
-        limits and 5xx: `UnreachableError`; redirects and everything else: `ForgeError`.
+        401: `CredentialsError`; 403 and 404: `RepositoryError`, with the required permission; rate
+        limits, 408, and 5xx: `UnreachableError`; redirects and everything else: `ForgeError`.
+        `what` ends the sentence "could not …".
         """
         host = self.reach.place.host
         needs = self._needs
         stays = self._stays
-        message = self.words(answer)
+        message = self.message_in(answer)
         because = f"{answer.status} ({message})" if message else f"{answer.status}"
 
         wait = rate_limit_wait(answer)
@@ -256,14 +265,15 @@ class Client:
         """Return the hint for a rejected token. If the token has a different forge's prefix, the
         hint says so.
         """
-        place = self.reach.place
-        wrong = wrong_issuer(self.reach.token.secret, place.host, SOFTWARE[place.forge])
-        valid = wrong or "replace it if it has expired, or pass another token"
-        return f"{valid} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
+        address = self.reach.place
+        advice = wrong_issuer(self.reach.token.secret, address.host, SOFTWARE[address.forge])
+        if not advice:
+            advice = "replace it if it has expired, or pass another token"
+        return f"{advice} in IMAGE_UPDATE_FORGE_TOKEN or --forge-token-file"
 
-    def words(self, answer: Response) -> str:
+    def message_in(self, answer: Response) -> str:
         """Return the forge's message in a form that is safe to show. A token in it is masked."""
-        return words(answer, self.reach.token.secret)
+        return forge_message(answer, self.reach.token.secret)
 
     @cached_property
     def me(self) -> str:
@@ -275,12 +285,16 @@ class Client:
         self._http.close()
 
     def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request, and repeat it after a short rate limit. Return the last response."""
+        """Send a request. If a rate limit was exceeded and the wait is short, wait, and send it
+        again. Return the last response.
+
+        `what` ends the sentence "could not …" in the error if there is no response.
+        """
         for turn in range(_TURNS):
             try:
                 answer = self._ask_at_current_address(method, path, **more)
             except NoAnswerError as error:
-                raise unanswered(error, what, self._stays) from error
+                raise no_response_error(error, what, self._stays) from error
             wait = rate_limit_wait(answer)
             is_last_turn = turn == _TURNS - 1
             if wait is None or wait > LONGEST_WAIT or is_last_turn:
@@ -289,11 +303,11 @@ class Client:
         raise AssertionError  # pragma: no cover - the last turn returns
 
     def _ask_at_current_address(self, method: str, path: str, **more: Any) -> Response:
-        """Send the request to the repository's current address, and return the response.
+        """Send a request to the repository's current address, and return the response.
 
         A forge redirects requests for a renamed repository. Gitea also redirects POST and PATCH,
-        with 301 (GitHub: 307); GitLab rejects them (405). So the new address from a redirect is
-        kept for all later requests.
+        with 301 (GitHub: 307); GitLab rejects them (405). So remember the new address from a
+        redirect, and use it for all later requests.
         """
         url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
         if self._moved:
@@ -306,14 +320,15 @@ class Client:
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):
                 return self._ask_at_current_address(method, path, **more)
-        self._remember_rename(url, answer.url)
+        self._remember_rename(url, answer.url)  # the client followed a redirect if they differ
         return answer
 
     def _remember_rename(self, url: str, target: str) -> bool:
-        """Remember the repository's new address if a redirect from `url` to `target` means that it
-        was renamed: only the prefix of the address differs. Return whether it does.
+        """Remember the repository's new address, and report it, if the redirect from `url` to
+        `target` means that the repository was renamed. Return whether it does.
 
-        For a redirect from …/repos/acme/web/pulls to …/repositories/7/pulls, the prefixes are
+        After a rename, the two URLs have the same ending. For a redirect from
+        …/repos/acme/web/pulls to …/repositories/7/pulls, the repository's addresses are
         …/repos/acme/web and …/repositories/7.
         """
         old_url = url.partition("?")[0]
@@ -332,31 +347,36 @@ class Client:
 
         has_common_ending = old_prefix != old_url
         is_below_api = old_prefix.startswith(f"{self.reach.place.api}/")
-        if not has_common_ending or not is_below_api:
+        is_rename = has_common_ending and is_below_api
+        if not is_rename:
             return False
         self._moved = old_prefix, new_prefix
         self._report_rename()
         return True
 
     def _report_rename(self) -> None:
-        """Report the repository's new address once, as a warning.
+        """Set `moved_to` to the URL of the renamed repository's page, or "" if it is unknown, and
+        warn the user.
 
-        API addresses may contain only numeric ids, so request the repository's page.
+        API addresses may contain only numeric ids, so ask the API for the page.
         """
-        place = self.reach.place
+        old_page = self.reach.place.web
         try:
             answer = self._ask_at_current_address("GET", self.path)
             self.moved_to = dig(answer.json(), *self.page) if answer.status == 200 else ""
         except (NoAnswerError, ValueError):
             self.moved_to = ""
-        new_address = self.moved_to or "another address"
+        new_page = self.moved_to or "another address"
         self.reach.warn(
-            f"{place.web} has moved to {new_address}: use its current URL (repoURL, git-repository)"
+            f"{old_page} has moved to {new_page}: use its current URL (repoURL, git-repository)"
         )
 
 
-def unanswered(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
-    """Return the error for a request without a response."""
+def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
+    """Return the error for a request without a response.
+
+    `what` ends the sentence "could not …". `stays` is what remains done despite the failure.
+    """
     if error.kind == "tls":
         hint = "pass its certificate authority: --ca-file FILE"
         return CredentialsError(f"{error.message}: could not {what}", hint=hint)
@@ -373,7 +393,7 @@ def rate_limit_wait(answer: Response) -> float | None:
         return seconds_until_allowed(answer)
     if answer.status != 403:
         return None
-    message = words(answer).lower()
+    message = forge_message(answer).lower()
     is_rate_limit = (
         "Retry-After" in answer.headers
         or answer.headers.get("x-ratelimit-remaining", "").strip() == "0"
@@ -384,18 +404,19 @@ def rate_limit_wait(answer: Response) -> float | None:
 
 
 def seconds_until_allowed(answer: Response) -> float:
-    """Return the seconds until a rate limit allows the next request.
-
-    They are in the response's headers; without such a header, the wait is a minute. For GitHub's
-    secondary limit, the headers have the reset time of the primary limit, which may be an hour
-    away.
+    """Return the seconds until a rate limit allows the next request, from the response's headers,
+    or a minute if they do not say.
     """
     seconds = retry_after(answer)
     if seconds is not None:
         return seconds
     remaining = _rate_limit_header(answer, "Remaining") or "0"
     reset_time = _rate_limit_header(answer, "Reset")  # in seconds since 1970
-    if remaining.strip() != "0" or not reset_time.strip().isdecimal():
+    # If requests remain, GitHub's secondary limit was exceeded. The reset time is then that of the
+    # primary limit, which may be an hour away.
+    is_primary_limit = remaining.strip() == "0"
+    has_reset_time = reset_time.strip().isdecimal()
+    if not is_primary_limit or not has_reset_time:
         return _UNKNOWN_WAIT
     return max(0.0, float(reset_time) - time.time()) + 1
 
@@ -406,26 +427,29 @@ def _rate_limit_header(answer: Response, name: str) -> str:
     return headers.get(f"x-ratelimit-{name.lower()}") or headers.get(f"RateLimit-{name}") or ""
 
 
-def words(answer: Response, token: Secret = Secret("")) -> str:
-    """Return the forge's message on one short line. A token in it is masked."""
+def forge_message(answer: Response, token: Secret = Secret("")) -> str:
+    """Return the message in a forge's response, on one short line, or "". A token in it is
+    masked.
+    """
     try:
-        texts = filter(None, _texts(answer.json()))
+        texts = filter(None, _message_texts(answer.json()))
         message = "; ".join(dict.fromkeys(texts))  # without duplicates
     except ValueError:  # it is not JSON
         is_page = "html" in answer.headers.get("Content-Type", "")
         message = "" if is_page else answer.text()
+    # cut it roughly first; the exact cut comes after the token is masked
     line = one_line(message[: 4 * _LONGEST])
     if token:
         line = line.replace(token.reveal(), "***")
     return shortened(line, _LONGEST)
 
 
-def _texts(data: Any, depth: int = 0) -> Iterator[str]:
-    """Yield all strings from the fields where forges put messages, at any depth.
+def _message_texts(data: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the strings in the fields where forges put messages, such as `message` and `errors`, at
+    any depth of a JSON response.
 
     A mapping inside the response that has none of these fields may itself describe an error, such
-    as {"field": "head", "code": "invalid"} or {"labels": ["is too long"]}. Each of its strings is
-    yielded with its name.
+    as {"field": "head", "code": "invalid"}. Then yield each of its fields: "field: head".
     """
     if isinstance(data, str):
         yield data
@@ -434,21 +458,21 @@ def _texts(data: Any, depth: int = 0) -> Iterator[str]:
         return
     if isinstance(data, list):
         for item in data[:10]:
-            yield from _texts(item, depth + 1)
+            yield from _message_texts(item, depth + 1)
     if isinstance(data, dict):
         message_fields = [name for name in _TEXTS if data.get(name)]
         for name in message_fields:
-            yield from _texts(data[name], depth + 1)
+            yield from _message_texts(data[name], depth + 1)
         if not message_fields and depth > 0:
             for name, value in list(data.items())[:10]:
-                for text in _texts(value, depth + 1):
+                for text in _message_texts(value, depth + 1):
                     yield f"{name}: {text}"
 
 
 def numbered(number: str, host: str, what: str = "a pull request") -> str:
-    """Return the number in the response about `what`, which all later steps need.
+    """Return the number of the pull request (or `what`) in a response. All later steps need it.
 
-    Raises `UnreachableError` if the response does not have a number.
+    Raises `UnreachableError` if the number is "", because the response did not have one.
     """
     if number:
         return number

@@ -12,11 +12,11 @@ from typing import Any, Literal
 from urllib.parse import quote
 
 from task.errors import ForgeError, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, names_none, web_below
+from task.forges.client import Client, ForgeAddress, no_repository_error, web_below
 from task.forges.github import GitHubComments
 from task.forges.host import AlreadyThere, Comment, ForgeKind, Host, Notes, missing
-from task.forges.proposal import applied_wishes, described, wish
-from task.forges.protection import listed, open_on_gitea
+from task.forges.proposal import applied_wishes, described, wish_key
+from task.forges.protection import open_on_gitea, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response, basic
 from task.model import Proposal, Proposed
@@ -48,7 +48,7 @@ class GiteaClient(Client):
     page = ("html_url",)
 
     def login(self) -> Mapping[str, str]:
-        """Like `Client.login`.
+        """Return the authentication header: Basic with a username, else the token.
 
         Gitea does not accept a password as a token. With a username, it accepts both.
         """
@@ -69,37 +69,39 @@ class Gitea(Host):
     auto_merge_after_push = "again"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None.
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
 
         Its state is "gone" if Gitea closed it because its branch was deleted.
         """
         pull = self._newest_pull(base, head)
         if pull is None:
             return None
-        request = self.proposed(pull)
-        is_branch_deleted = dig(pull, "head", "ref") != head
+        request = self.to_proposed(pull)
+        is_branch_deleted = dig(pull, "head", "ref") != head  # then it is `refs/pull/N/head`
         if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
             return replace(request, state="gone")
         return request
 
     def _newest_pull(self, base: str, head: str) -> Any:
-        """Return Gitea's data about the open request, else about the newest, or None.
-
-        Gitea can return the request for a base and a head (since 1.22), but it may be any of
-        several requests, usually the oldest. If there is none, or it is open, that is the result.
-        Otherwise there may be a newer one: the list cannot be filtered by head, so search its
-        newest 500 requests for ours. Also search for a base with a slash, because some proxies
-        reject a slash in a path segment (Apache, without AllowEncodedSlashes).
+        """Return Gitea's data about the open pull request from `head` into `base`, else about the
+        newest closed or merged one, or None.
         """
+        # Gitea can return the request for a base and a head (since 1.22), but it may be any of
+        # several requests, usually the oldest.
         what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
         answer = self._client.json("GET", path, what, expected=(404,))
         pull = answer if _is_ours(answer, base, head) else None
+        # With a slash in the base, None may also mean that a proxy rejected the slash in a path
+        # segment (Apache, without AllowEncodedSlashes).
         if pull is None and "/" not in base:
             return None
         if pull is not None and pull["state"] == "open":
             return pull
 
+        # There may be a newer one. The list cannot be filtered by head, so search its newest 500
+        # requests.
         params = {"state": "all", "base_branch": base}  # newest first
         for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
             if pull and dig(listed_pull, "number") == dig(pull, "number"):
@@ -108,25 +110,28 @@ class Gitea(Host):
                 return listed_pull
         return pull
 
-    def checked(self, number: str) -> Proposed:
-        """Return a request, and whether it conflicts with its base.
-
-        A request also "cannot be merged" while Gitea is checking for conflicts, so wait for the
-        check.
-        """
-        ask = partial(self.ask, number)
-        pull = until(lambda latest: not _is_stuck(latest), ask(), ask, _PAUSES[:-1])
-        conflicts = _is_stuck(pull)
+    def read_completely(self, number: str) -> Proposed:
+        """Return a pull request, with `conflicts` set if it conflicts with its base."""
+        # Gitea also reports that it cannot be merged while Gitea is still checking for conflicts,
+        # so wait for the check. If it takes longer, the request counts as conflicting.
+        fetch_again = partial(self.fetch, number)
+        pull = until(
+            lambda latest: not _cannot_be_merged(latest),
+            fetch_again(),
+            fetch_again,
+            _PAUSES[:-1],
+        )
+        conflicts = _cannot_be_merged(pull)
         note = f"it conflicts with {pull['base']['ref']}" if conflicts else ""
-        return replace(self.proposed(pull), conflicts=conflicts, note=note)
+        return replace(self.to_proposed(pull), conflicts=conflicts, note=note)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Return Gitea's data about the pull request with this number."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert Gitea's data about a request to our form: the title without its draft prefix,
-        and our line endings.
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert Gitea's data about a pull request to our form: the title without its draft
+        prefix, and the text with our line endings.
         """
         state: Literal["open", "merged", "closed"]
         state = "open" if pull["state"] == "open" else "closed"
@@ -145,11 +150,11 @@ class Gitea(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in Gitea's data about a pull request."""
         return dig(pull, "base", "ref"), dig(pull, "head", "label") or dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return Gitea's data about it.
+        """Open a pull request, and return Gitea's data about it.
 
         Raises `AlreadyThere` if one is already open for this branch.
         """
@@ -171,15 +176,17 @@ class Gitea(Host):
             expected=(409,),
         )
         if answer.status != 409:
-            return self._client.parsed(answer, what)
-        conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.words(answer))
+            return self._client.parse(answer, what)
+        conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.message_in(answer))
         if conflict:
             number = conflict[1]
-            raise AlreadyThere(self.proposed(self.ask(number)))
-        raise self._client.refused(answer, what)
+            raise AlreadyThere(self.to_proposed(self.fetch(number)))
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Like `Host.change`."""
+        """Change a pull request's title and text, and return Gitea's new data about it. A draft,
+        which Gitea marks in the title, stays one.
+        """
         return self._write(
             str(pull["number"]),
             "update the pull request",
@@ -187,46 +194,47 @@ class Gitea(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, people, and auto-merge if they are missing.
+        """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
+        not have them. Return the request in our form, and as Gitea's data.
 
-        Failures become notes.
+        Failures become notes (sentences that are shown with the request).
         """
         number = str(pull["number"])
         present_labels = (label["name"] for label in pull.get("labels") or ())
         labels = missing(proposal.labels, present_labels)
         if labels:
-            with notes.tried("labels", "label", *labels):
+            with notes.on_failure("labels", "label", *labels):
                 self._set_labels(number, labels)
 
         present_assignees = [user["login"] for user in pull.get("assignees") or ()]
         self._assign(number, proposal.assignees, present_assignees, notes)
         self._ask_reviewers(pull, proposal.reviewers, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 self._auto_merge(pull, request, proposal, notes)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Close the open pull request, and replace its text with `body`."""
         self._write(
             str(pull["number"]),
             "close the pull request",
             {"body": body, "state": "closed"},
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         rules = self._client.json(
             "GET",
             f"{self._path}/branch_protections",
             "read the branch protections",
         )
-        return open_on_gitea(listed(rules), name)
+        return open_on_gitea(rules_in(rules), name)
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
+        """Return the commit of the branch `head`, or "" if Gitea does not report it."""
         branch = self._client.json(
             "GET",
             f"{self._path}/branches/{quote(head)}",
@@ -236,7 +244,9 @@ class Gitea(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, fields: Mapping[str, Any]) -> Any:
-        """Change these fields of a request, and return Gitea's new data about it."""
+        """Change these fields of a pull request, and return Gitea's new data about it. `what` ends
+        the sentence "could not …".
+        """
         return self._client.json(
             "PATCH",
             f"{self._path}/pulls/{number}",
@@ -254,10 +264,9 @@ class Gitea(Host):
         pages: int,
         expected: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Yield the items of at most this many pages, with `rows_each` items per page.
+        """Yield the items of a list, from at most `pages` pages with `rows_each` items each.
 
-        An instance may return shorter pages than requested; a header has the total. The items end
-        at a page with a status in `expected`.
+        The list also ends at a page with a status in `expected`.
         """
         received = 0
         for page in range(1, pages + 1):
@@ -274,20 +283,20 @@ class Gitea(Host):
             )
             if answer.status >= 300:
                 return
-            items = mappings(self._client.parsed(answer, what))
+            items = mappings(self._client.parse(answer, what))
             yield from items
             received += len(items)
+            # an instance may return shorter pages than requested, so compare with the total
             is_last_page = str(received) == answer.headers.get("X-Total-Count")
             if not items or is_last_page:
                 return
 
     def _closed_by_gitea(self, pull: Mapping[str, Any]) -> bool:
-        """Return whether Gitea closed a request because its branch was deleted, not because a
-        person closed it.
+        """Return whether Gitea itself closed a pull request because its branch was deleted, and not
+        a person.
 
-        In that case, the request's timeline has both events, one right after the other, by the same
-        person. There is no other sign: the request looks as if a person had closed it, and a push
-        that deletes a branch later does not create an event.
+        Then the last two events in the request's timeline are closing it and deleting the branch,
+        within a second and by the same person. There is no other sign.
         """
         events = self._client.json(
             "GET",
@@ -309,18 +318,16 @@ class Gitea(Host):
         return (deleted_at - closed_at).total_seconds() <= _AT_ONCE
 
     def _set_labels(self, number: str, names: list[str]) -> None:
-        """Set labels by name, which also finds the organization's labels without permission to read
-        them. Missing labels are created.
-
-        Gitea silently ignores unknown names and names in a different case, and creating a label
-        again creates a duplicate.
-        """
+        """Add these labels to a pull request. Labels that do not exist are created."""
+        # Gitea silently ignores unknown names, and names in a different case. Adding by name also
+        # finds the organization's labels without permission to read them.
         labels_now_set = self._add_labels(number, names)
         ignored = missing(names, labels_now_set)
         if not ignored:
             return
 
         owner, _repository = self.place.project
+        # lowercase name → the existing label's name; creating a label again creates a duplicate
         existing_names = self._known_labels(f"{self._path}/labels", ())
         existing_names |= self._known_labels(f"/orgs/{path_part(owner)}/labels", (403, 404))
         for name in ignored:
@@ -341,7 +348,9 @@ class Gitea(Host):
         return [dig(label, "name") for label in mappings(labels)]
 
     def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
-        """Return the names of existing labels by their lowercase form."""
+        """Return the names of the labels in this list of the API, by their lowercase form. The list
+        is empty for a status in `expected`.
+        """
         labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
         names = (dig(label, "name") for label in labels)
         return {name.lower(): name for name in names}
@@ -353,7 +362,9 @@ class Gitea(Host):
         present: Sequence[str],
         notes: Notes,
     ) -> None:
-        """Add these names to the assignees of a request. Rejected names become notes."""
+        """Add these names to a pull request's assignees, which are `present` now. Rejected names
+        become notes.
+        """
         assigned = list(present)
 
         def assign(new_names: list[str]) -> None:
@@ -365,8 +376,8 @@ class Gitea(Host):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Request reviews from those who have not been requested yet. Teams are
-        `organization/team`.
+        """Request reviews of a pull request from those people and teams (`organization/team`) who
+        are not requested yet. Those whom Gitea rejects become notes.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         already_asked = [user["login"] for user in pull.get("requested_reviewers") or ()]
@@ -398,11 +409,12 @@ class Gitea(Host):
         proposal: Proposal,
         notes: Notes,
     ) -> None:
-        """Have Gitea merge the request once its checks pass, or a moment later if there are none.
+        """Have Gitea merge the pull request once its checks pass, or a moment later if there are
+        none. This is called a scheduled merge. If Gitea refuses, the reason becomes a note.
 
-        Gitea 1.26 accepts a commit id only for an immediate merge. A scheduled merge is for the
-        branch's commit at the time the checks pass, and survives a newer push. So schedule it again
-        for each build, unless a person has canceled it, and log the result.
+        A scheduled merge is for the branch's commit at the time the checks pass, and survives a
+        newer push. (Gitea 1.26 accepts a commit id only for an immediate merge.) So schedule it
+        again for each build, unless a person has canceled it, and add a note about that.
         """
         path = f"{self._path}/pulls/{request.number}/merge"
         body = {
@@ -412,7 +424,8 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        was_set_before = wish("auto-merge") in applied_wishes(request.body)
+        # the request's text records what earlier runs have set
+        was_set_before = wish_key("auto-merge") in applied_wishes(request.body)
         if was_set_before:
             cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
             if cancellation.status == 404:  # a person has canceled it before
@@ -437,7 +450,7 @@ class Gitea(Host):
         host = self.place.host
         if answer.status >= 300 and b"already scheduled" not in answer.body:
             notes.add(
-                f"{host} cannot merge it automatically: {self._client.words(answer)}",
+                f"{host} cannot merge it automatically: {self._client.message_in(answer)}",
                 "auto-merge",
             )
         elif was_set_before:
@@ -457,27 +470,27 @@ class GiteaComments(GitHubComments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a request that contain the mark, newest first.
-
-        Gitea returns all comments at once, oldest first.
+        """Yield our own comments on a pull request that contain the mark (a hidden line), newest
+        first.
         """
+        # in Gitea's API, every pull request is also an issue, with the same number
         path = f"{self._path}/issues/{request}/comments"
         response = self._client.json("GET", path, "find the comment")
-        for comment in reversed(mappings(response)):
+        for comment in reversed(mappings(response)):  # Gitea returns all, oldest first
             body = dig(comment, "body")
             if self.holds(body, mark) and dig(comment, "user", "id") == self._client.me:
-                yield Comment(dig(comment, "id"), body, dig(comment, "html_url"))
+                yield Comment(number=dig(comment, "id"), body=body, url=dig(comment, "html_url"))
 
 
 def _is_ours(pull: Any, base: str, head: str) -> bool:
-    """Return whether a request is from `head` into `base`, with both in the repository itself.
-
-    A fork's branch may have any name. After the branch is deleted, `head.ref` is
-    `refs/pull/N/head`, and only `head.label` has the branch's name (Gitea 1.26).
+    """Return whether a pull request is from `head` into `base`, with both branches in the
+    repository itself. The branch of a fork may have the same name.
     """
     repository = dig(pull, "base", "repo_id")
     if repository == "" or dig(pull, "head", "repo_id") != repository:
         return False
+    # After the branch is deleted, `head.ref` is `refs/pull/N/head`, and only `head.label` has the
+    # branch's name (Gitea 1.26).
     head_names = (dig(pull, "head", "ref"), dig(pull, "head", "label"))
     return head in head_names and dig(pull, "base", "ref") == base
 
@@ -499,16 +512,16 @@ def _merge_style(pull: Mapping[str, Any]) -> str:
     return default
 
 
-def _is_stuck(pull: Mapping[str, Any]) -> bool:
-    """Return whether a request cannot be merged now: it conflicts with its base, or Gitea has not
-    checked it yet.
+def _cannot_be_merged(pull: Mapping[str, Any]) -> bool:
+    """Return whether a pull request cannot be merged now: it conflicts with its base, or Gitea has
+    not checked it yet.
     """
     return pull["state"] == "open" and pull.get("mergeable") is False and not pull.get("draft")
 
 
 def _draft_word(pull: Mapping[str, Any]) -> str:
-    """Return the title's draft prefix with the spaces after it, or "" if the request is not a
-    draft.
+    """Return the draft prefix of a pull request's title with the spaces after it, such as `WIP: `,
+    or "" if the request is not a draft.
     """
     if not pull.get("draft"):
         return ""
@@ -524,10 +537,10 @@ def _send_and_yield_rejected(
     names: list[str],
     send: Callable[[list[str]], None],
 ) -> Iterator[tuple[str, TaskError]]:
-    """Send all names at once, or one by one if that fails: Gitea rejects all names if one is
-    unknown. Yield each rejected name with its error.
+    """Call `send` with all names at once, or if that fails, with one name at a time. Yield each
+    rejected name with its error.
     """
-    if len(names) > 1:
+    if len(names) > 1:  # Gitea rejects all names if one is unknown
         with suppress(ForgeError, RepositoryError):
             send(names)
             return
@@ -539,14 +552,14 @@ def _send_and_yield_rejected(
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages.
-
-    The repository is the last two parts of the path. Anything before them is Gitea's own path.
+    """Return a repository's address on Gitea, except for the host. `remote` is its URL, and `root`
+    the URL of the host's web pages.
     """
-    project = remote.parts[-2:]
+    project = remote.parts[-2:]  # owner and repository
     if len(project) < 2:
-        raise names_none("Gitea", "https://gitea.example.com/owner/repository")
-    root = web_below(root, remote.parts[:-2])
+        raise no_repository_error("Gitea", "https://gitea.example.com/owner/repository")
+    gitea_path = remote.parts[:-2]
+    root = web_below(root, gitea_path)
     return ForgeAddress(
         forge="gitea",
         host="",

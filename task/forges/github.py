@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import quote
 
 from task.errors import Outpaced, RepositoryError, TaskError
-from task.forges.client import Client, ForgeAddress, Reach, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, Reach, no_repository_error, numbered, web_below
 from task.forges.deployment import CommitStatus, Deployment
 from task.forges.github_auto_merge import AutoMerge, graphql
 from task.forges.host import (
@@ -22,10 +22,10 @@ from task.forges.host import (
     Host,
     Notes,
     missing,
-    removed_from_queue,
+    with_removal_from_queue,
 )
-from task.forges.proposal import applied_wishes, described, wish
-from task.forges.protection import listed, open_on_github
+from task.forges.proposal import applied_wishes, described, wish_key
+from task.forges.protection import open_on_github, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -76,11 +76,11 @@ class GitHub(Host):
         self._auto_merge = AutoMerge(self._client, self._owner, self._repo)
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None.
-
-        The owner is part of the query, so query again if the owner has been renamed.
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
         """
         pulls = self._requests(base, head)
+        # the owner is part of the query, so query again if the owner has been renamed
         new_owner = self._new_owner()
         if not pulls and new_owner:
             self._owner = new_owner
@@ -92,17 +92,19 @@ class GitHub(Host):
         return self._in_its_queue(newest)
 
     def _new_owner(self) -> str:
-        """Return the owner's new name if GitHub reported that the repository has moved, else ""."""
+        """Return the owner's new name if GitHub reported that the repository is now under another
+        owner, else "".
+        """
         page_without_repository = self._client.moved_to.rpartition("/")[0]  # …/owner/repository
         owner = page_without_repository.rpartition("/")[2]
         return owner if owner.lower() != self._owner.lower() else ""
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Return GitHub's data about the pull request with this number."""
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert GitHub's data about a request to our form."""
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert GitHub's data about a pull request to our form."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
         merge_commit = ""  # for an open request, GitHub returns a test merge
@@ -123,30 +125,31 @@ class GitHub(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in GitHub's data about a pull request."""
         return dig(pull, "base", "ref"), dig(pull, "head", "ref")
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return GitHub's data about it.
+        """Open a pull request, and return GitHub's data about it.
 
-        If the repository does not support drafts, open it without. Raises `AlreadyThere` if one is
-        already open for this branch, and `Outpaced` if the branch has no changes.
+        If the repository does not support drafts, open it as a normal one. Raises `AlreadyThere` if
+        one is already open for this branch, and `Outpaced` if the branch has no changes.
         """
         what = "open the pull request"
         answer = self._open(proposal, what, draft=proposal.draft)
         if proposal.draft and answer.status == 422 and b"draft" in answer.body.lower():
             answer = self._open(proposal, what, draft=False)
         if answer.status == 201:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
+
         message = answer.body.lower()
         if answer.status == 422 and b"pull request already exists" in message:
             raise AlreadyThere
         if answer.status == 422 and b"no commits between" in message:
             raise Outpaced(f"{proposal.base} already contains everything in {proposal.head}")
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a request's title and text, and return GitHub's new data about it."""
+        """Change a pull request's title and text, and return GitHub's new data about it."""
         return self._client.json(
             "PATCH",
             f"{self._path}/pulls/{pull['number']}",
@@ -156,14 +159,16 @@ class GitHub(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, people, and auto-merge if they are missing.
+        """Set the proposal's labels, assignees, reviewers, and auto-merge if the pull request does
+        not have them. Return the request in our form, and as GitHub's data.
 
-        Failures become notes.
+        Failures become notes (sentences that are shown with the request).
         """
+        # in GitHub's API, every pull request is also an issue, with the same number
         issue_path = f"{self._path}/issues/{pull['number']}"
         labels = missing(proposal.labels, (label["name"] for label in pull["labels"]))
         if labels:
-            with notes.tried("labels", "label", *labels):
+            with notes.on_failure("labels", "label", *labels):
                 self._client.ask(
                     "POST",
                     f"{issue_path}/labels",
@@ -175,21 +180,21 @@ class GitHub(Host):
         present_assignees = (user["login"] for user in pull["assignees"] or ())
         assignees = missing(proposal.assignees, present_assignees)
         if assignees:
-            with notes.tried("assignees", "assignee", *assignees):
+            with notes.on_failure("assignees", "assignee", *assignees):
                 self._assign(f"{issue_path}/assignees", assignees, notes)
 
-        with notes.tried("reviewers", "reviewer", *proposal.reviewers):
+        with notes.on_failure("reviewers", "reviewer", *proposal.reviewers):
             self._ask_reviewers(pull, proposal, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge and not pull.get("auto_merge"):
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 commit = described(proposal.body) or request.head_commit
                 request = self._auto_merge.switch_on(pull, request, commit, notes)
         return request, pull
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Close the open request, with this text."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Close the open pull request, and replace its text with `body`."""
         self._client.ask(
             "PATCH",
             f"{self._path}/pulls/{pull['number']}",
@@ -198,19 +203,18 @@ class GitHub(Host):
             repeatable=True,
         )
 
-    def is_open(self, name: str) -> bool:
-        """Like `Host.is_open`. Everyone with read access can see rulesets, but only some of the
-        older branch protections.
-        """
+    def others_may_push(self, name: str) -> bool:
+        """Return whether users other than this one may push a branch with this name."""
+        # everyone with read access can see rulesets, but only some of the older branch protections
         rules = self._client.json(
             "GET",
             f"{self._path}/rules/branches/{quote(name)}",
             "read the rules for branches",
         )
-        return open_on_github(listed(rules)) and not self._has_older_protection(name)
+        return open_on_github(rules_in(rules)) and not self._has_older_protection(name)
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
+        """Return the commit of the branch `head`, or "" if GitHub does not report it."""
         ref = self._client.json(
             "GET",
             f"{self._path}/git/ref/heads/{quote(head)}",
@@ -220,15 +224,22 @@ class GitHub(Host):
         return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
-        """Return the request. If its merge queue removed it, `thrown_out` has the reason."""
-        request = self.proposed(pull)
-        is_set = wish("auto-merge") in applied_wishes(request.body)
-        if request.state != "open" or pull.get("auto_merge") or not is_set:
+        """Return the pull request in our form. If the merge queue has removed it, `thrown_out` is
+        the reason.
+        """
+        request = self.to_proposed(pull)
+        if request.state != "open" or pull.get("auto_merge"):
             return request
-        return removed_from_queue(request, self._auto_merge.removal_reason(request.number))
+        # ask GitHub only if an earlier run has set auto-merge, which its text records
+        was_set_by_us = wish_key("auto-merge") in applied_wishes(request.body)
+        if not was_set_by_us:
+            return request
+        return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
-        """Add these assignees at this API path. Those whom GitHub ignores become a note."""
+        """Add these assignees to an issue at this API path. Those whom GitHub ignores become a
+        note.
+        """
         response = self._client.json(
             "POST",
             path,
@@ -247,9 +258,10 @@ class GitHub(Host):
             )
 
     def _has_older_protection(self, name: str) -> bool:
-        """Return whether an existing branch with a similar name has an older branch protection.
+        """Return whether an older branch protection applies to an existing branch with a similar
+        name (it contains the first part of `name`). If GitHub does not say, return True.
 
-        The list of protections is not available.
+        The list of protections is not available, so look at the branches.
         """
         variables = {
             "owner": self._owner,
@@ -268,9 +280,9 @@ class GitHub(Host):
         return any(dig(branch, "refUpdateRule", "pattern") for branch in branches)
 
     def _requests(self, base: str, head: str) -> list[Any]:
-        """Return this head's newest requests.
+        """Return GitHub's data about the ten newest pull requests from `head` into `base`.
 
-        Each request takes about 25 KB, because it includes both repositories.
+        Each takes about 25 KB, because it includes both repositories.
         """
         response = self._client.json(
             "GET",
@@ -288,10 +300,8 @@ class GitHub(Host):
         return mappings(response)
 
     def _is_ours(self, pull: Mapping[str, Any], base: str, head: str) -> bool:
-        """Return whether a request is from `head` into `base`, with the head branch in the
-        repository itself.
-
-        A fork's branch may have any name.
+        """Return whether a pull request is from `head` into `base`, with the head branch in the
+        repository itself. The branch of a fork may have the same name.
         """
         if self.branches(pull) != (base, head):
             return False
@@ -303,7 +313,9 @@ class GitHub(Host):
         return head_repository in (f"{self._owner}/{self._repo}".lower(), base_repository)
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
-        """Return the response to a new request. A status of 422 is returned, not raised."""
+        """Send the query that opens a pull request, and return the response. A status of 422 is
+        returned, not raised.
+        """
         return self._client.ask(
             "POST",
             f"{self._path}/pulls",
@@ -319,16 +331,17 @@ class GitHub(Host):
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Request reviews from people and teams (`organization/team`) who are not requested yet.
-
-        If GitHub rejects a reviewer, still request the others.
+        """Request reviews from the proposal's people and teams (`organization/team`) who are not
+        requested yet. Those whom GitHub rejects become notes.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
+        # name without the organization → name with it
         teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
         new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
         new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
 
-        # GitHub rejects all of them if it rejects one, so then request one at a time
+        # Request all of them at once. GitHub rejects all if it rejects one, so then request one at
+        # a time.
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         if len(new_people) + len(new_teams) > 1:
             everyone = {"reviewers": new_people, "team_reviewers": new_teams}
@@ -345,7 +358,9 @@ class GitHub(Host):
                 notes.add(message, "reviewer", teams[team])
 
     def _request_reviews(self, path: str, who: Mapping[str, list[str]]) -> TaskError | None:
-        """Request reviews. Return the error, or None if GitHub accepted all of them."""
+        """Request reviews at this API path. `who` has names of people (`reviewers`) and teams
+        (`team_reviewers`). Return the error, or None if GitHub accepted all of them.
+        """
         what = "request reviews"
         answer = self._client.ask(
             "POST",
@@ -355,7 +370,7 @@ class GitHub(Host):
             expected=(403, 404, 422),
             repeatable=True,
         )
-        return None if answer.status == 201 else self._client.refused(answer, what)
+        return None if answer.status == 201 else self._client.error_for(answer, what)
 
 
 class GitHubComments(Comments):
@@ -373,21 +388,24 @@ class GitHubComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a request that contain the mark, newest first."""
-        before: str | None = None
+        """Yield our own comments on a pull request that contain the mark (a hidden line), newest
+        first.
+        """
+        before: str | None = None  # the cursor of the previous page, whose comments are newer
         for _page in range(PAGES):
             page = self._page(request, before)
             for comment in reversed(mappings(page, "nodes")):
                 body = dig(comment, "body")
                 if comment.get("viewerDidAuthor") is True and self.holds(body, mark):
-                    yield Comment(dig(comment, "fullDatabaseId"), body, dig(comment, "url"))
+                    number = dig(comment, "fullDatabaseId")
+                    yield Comment(number=number, body=body, url=dig(comment, "url"))
             before = dig(page, "pageInfo", "startCursor")
             has_older_page = page["pageInfo"]["hasPreviousPage"] is True
             if not has_older_page or not before:
                 return
 
     def add(self, request: str, body: str) -> str:
-        """Like `Comments.add`."""
+        """Add a comment to a pull request, and return its URL."""
         response = self._client.json(
             "POST",
             f"{self._path}/issues/{request}/comments",
@@ -408,9 +426,10 @@ class GitHubComments(Comments):
         return dig(response, "html_url")
 
     def _page(self, request: str, before: str | None) -> Mapping[str, Any]:
-        """Return the newest hundred comments, or the hundred before the cursor `before`.
+        """Return a page of a pull request's comments: the newest hundred, or the hundred before the
+        cursor `before`.
 
-        Raises `RepositoryError` if there are errors, which also have status 200.
+        Raises `RepositoryError` if the response has errors instead. (It then also has status 200.)
         """
         owner, name = self.place.project
         variables = {
@@ -427,12 +446,12 @@ class GitHubComments(Comments):
             json={"query": COMMENTS, "variables": variables},
             repeatable=True,
         )
-        data = self._client.parsed(answer, what).get("data") or {}
+        data = self._client.parse(answer, what).get("data") or {}
         repository = data.get("repository") or {}
         pull = repository.get("pullRequest")
         if pull:
             return pull["comments"]  # type: ignore[no-any-return]
-        words = self._client.words(answer) or "no reason was given"
+        words = self._client.message_in(answer) or "no reason was given"
         raise RepositoryError(
             f"GitHub did not return the pull request: could not {what}: {words}",
             hint=self.needs,
@@ -505,7 +524,7 @@ class GitHubDeployments(Deployments):
             "POST",
             f"{self._path}/deployments/{path_part(number)}/statuses",
             f"report the deployment to {deployment.environment}",
-            json=_only_given(body),
+            json=_without_empty_fields(body),
             repeatable=True,
         )
 
@@ -521,12 +540,12 @@ class GitHubDeployments(Deployments):
             "POST",
             f"{self._path}/statuses/{path_part(status.commit)}",
             "set the commit's status",
-            json=_only_given(body),
+            json=_without_empty_fields(body),
             repeatable=True,
         )
 
     def close(self) -> None:
-        """Like `Connected.close`."""
+        """Close the connections."""
         super().close()
         self._statuses.close()
 
@@ -535,22 +554,27 @@ def _short_description(text: str) -> str:
     return shortened(one_line(text), LONGEST - 1)
 
 
-def _only_given(body: Mapping[str, str]) -> dict[str, str]:
+def _without_empty_fields(body: Mapping[str, str]) -> dict[str, str]:
     return {key: value for key, value in body.items() if value}
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages.
-
-    On Enterprise Server, the API is on the same host.
+    """Return a repository's address on GitHub. `remote` is its URL, and `root` the URL of the
+    host's web pages.
     """
     if len(remote.parts) != 2:
-        raise names_none("GitHub", "https://github.com/owner/repository")
+        raise no_repository_error("GitHub", "https://github.com/owner/repository")
     host = split(root).authority
-    api = f"{root}/api/v3"
+    api = f"{root}/api/v3"  # on Enterprise Server, the API is on the same host
     if host == "github.com" or host.endswith(".ghe.com"):
         api = f"https://api.{host}"
-    return ForgeAddress("github", host, api, remote.parts, web_below(root, remote.parts))
+    return ForgeAddress(
+        forge="github",
+        host=host,
+        api=api,
+        project=remote.parts,
+        web=web_below(root, remote.parts),
+    )
 
 
 def _is_it(answer: Response) -> bool:

@@ -54,12 +54,12 @@ def graphql(api: str) -> str:
 
 
 @dataclass(frozen=True)
-class Standing:
+class MergeState:
     """The state of a request that GitHub may merge automatically."""
 
-    waits: bool = False  # auto-merge is on, or the request is in the queue
+    waits: bool = False  # auto-merge is on, or the request is in the merge queue
     merged: bool = False
-    queue: bool = False  # its base branch has a merge queue
+    has_queue: bool = False  # its base branch has a merge queue
 
 
 class AutoMerge:
@@ -71,14 +71,14 @@ class AutoMerge:
         self._name = name
 
     def removal_reason(self, number: str) -> str:
-        """Return why the queue removed the request if that is the latest event, else "".
+        """Return why the merge queue removed the pull request if that is its latest event, else "".
 
-        A person's action is not a reason: a removal by a person is `manual` or has the person as
-        its actor, and turning off auto-merge is a separate event.
+        It is also "" if a person removed the request from the queue.
         """
-        standing, event = self._look_up(number)
-        if standing.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
+        merge_state, event = self._look_up(number)
+        if merge_state.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
+        # a removal by a person has the reason `manual`, or has no reason, and the person as actor
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
         by_person = _is_person(event)
         if reason:
@@ -94,12 +94,13 @@ class AutoMerge:
         commit: str,
         notes: Notes,
     ) -> Proposed:
-        """Have GitHub merge exactly this commit, and no newer commit. Return the request.
+        """Turn on auto-merge for exactly this commit, or add the pull request to its merge queue,
+        or merge it now if there is nothing to wait for. Return the request.
 
-        `pull` is GitHub's data about the request. If GitHub objects, its reason becomes a note.
+        `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
         # try one method after the other, until GitHub does not object to the method
-        methods = _methods(pull)
+        methods = _allowed_methods(pull)
         data: Any = None
         objection = ""
         while methods:
@@ -108,16 +109,16 @@ class AutoMerge:
                 break  # it is on, or another method would not help
             methods = methods[1:]
 
-        if not objection:
-            standing = _merge_standing(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
-            return self._after_success(pull, request, commit, standing, notes)
+        if not objection:  # a success
+            merge_state = _merge_state(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
+            return self._after_success(pull, request, commit, merge_state, notes)
         if _READY.search(objection.lower()):
             return self._merge_now(pull, request, commit, methods, notes)
 
-        standing, _event = self._look_up(request.number)
-        if standing.waits:
+        merge_state, _event = self._look_up(request.number)
+        if merge_state.waits:  # it is on, despite the objection
             return request
-        if standing.queue:
+        if merge_state.has_queue:
             objection = self._enqueue(pull, commit)
         elif "auto merge is not allowed" in objection.lower():
             objection += ' (turn on "Allow auto-merge" in the repository\'s settings)'
@@ -129,13 +130,15 @@ class AutoMerge:
         pull: Mapping[str, Any],
         request: Proposed,
         commit: str,
-        standing: Standing,
+        merge_state: MergeState,
         notes: Notes,
     ) -> Proposed:
-        """Return the request after a success response, which does not always mean that auto-merge
-        is on. `standing` is the request's state in the response.
+        """Return the request after GitHub has reported success. That does not always mean that
+        auto-merge is on: the request may have been merged, or belong in the merge queue.
+
+        `merge_state` is the request's state in GitHub's response.
         """
-        if standing.merged:
+        if merge_state.merged:
             notes.add(_MERGED)
             merged_pull = self._client.json(
                 "GET",
@@ -144,9 +147,9 @@ class AutoMerge:
             )
             merge_commit = dig(merged_pull, "merge_commit_sha")
             return replace(request, state="merged", merge_commit=merge_commit)
-        if standing.waits:
+        if merge_state.waits:
             return request
-        objection = self._enqueue(pull, commit) if standing.queue else _SILENT
+        objection = self._enqueue(pull, commit) if merge_state.has_queue else _SILENT
         _note_objection(objection, notes)
         return request
 
@@ -158,8 +161,8 @@ class AutoMerge:
         methods: Sequence[str],
         notes: Notes,
     ) -> Proposed:
-        """Merge the request with the first method that GitHub accepts, or add it to the merge
-        queue, and return it. GitHub rejects auto-merge if there is nothing to wait for.
+        """Merge the pull request at once with the first of the `methods` that GitHub accepts, or
+        add it to the merge queue if there is one. Return the request.
         """
         path = f"{self._client.path}/pulls/{request.number}/merge"
         what = "merge it"
@@ -174,9 +177,9 @@ class AutoMerge:
             )
             if answer.status == 200:
                 notes.add(_MERGED)
-                merge_commit = str(self._client.parsed(answer, what).get("sha") or "")
+                merge_commit = str(self._client.parse(answer, what).get("sha") or "")
                 return replace(request, state="merged", merge_commit=merge_commit)
-            objection = self._client.words(answer)
+            objection = self._client.message_in(answer)
             if not _rejects_method(objection):
                 break  # another method would not help
 
@@ -188,17 +191,18 @@ class AutoMerge:
         return request
 
     def _enqueue(self, pull: Mapping[str, Any], commit: str) -> str:
-        """Add the request to the merge queue, and return GitHub's objection, or ""."""
+        """Add the pull request to the merge queue. Return GitHub's objection, or "" for success."""
         data, objection = self._mutate(pull, commit, ENQUEUE, {})
         if objection:
             return objection
         entry = value_at(data, "enqueuePullRequest", "mergeQueueEntry")
         return "" if isinstance(entry, dict) else _SILENT
 
-    def _look_up(self, number: str) -> tuple[Standing, Any]:
-        """Return the request's state, and the last event of its queue or auto-merge, or None.
+    def _look_up(self, number: str) -> tuple[MergeState, Any]:
+        """Return the pull request's state, and GitHub's data about the last event of its merge
+        queue or auto-merge, or None.
 
-        An Enterprise Server without merge queues returns errors; the state is then unknown.
+        An Enterprise Server without merge queues returns errors. Then all of the state is false.
         """
         variables = {
             "owner": self._owner,
@@ -214,7 +218,7 @@ class AutoMerge:
         pull = value_at(response, "data", "repository", "pullRequest")
         events = mappings(value_at(pull, "timelineItems"), "nodes")
         last_event = events[-1] if events else None
-        return _merge_standing(pull), last_event
+        return _merge_state(pull), last_event
 
     def _mutate(
         self,
@@ -223,9 +227,11 @@ class AutoMerge:
         mutation: str,
         more_input: Mapping[str, str],
     ) -> tuple[Any, str]:
-        """Run a GraphQL mutation for the request, if it is still at this commit.
+        """Run a GraphQL mutation for the pull request. GitHub rejects it unless the request is
+        still at this commit.
 
-        Return GitHub's data, and its objection, or "". An objection also has status 200.
+        Return the data in GitHub's response, and GitHub's objection, or "" for success. (An
+        objection also has status 200.)
         """
         input_fields = {
             "pullRequestId": pull["node_id"],
@@ -246,21 +252,21 @@ class AutoMerge:
         return data, "; ".join(messages) or "no reason was given"
 
 
-def _methods(pull: Mapping[str, Any]) -> list[str]:
+def _allowed_methods(pull: Mapping[str, Any]) -> list[str]:
     """Return the allowed merge methods. GitHub shows them only to users who can push."""
     repository = pull["base"].get("repo") or {}
     allowed = [method for method, setting in METHODS if repository.get(setting, True)]
     return allowed or ["MERGE"]
 
 
-def _merge_standing(pull: Any) -> Standing:
+def _merge_state(pull: Any) -> MergeState:
     """Return the state in the GraphQL fields `SHOWN`."""
     on = isinstance(value_at(pull, "autoMergeRequest"), dict)
     queued = value_at(pull, "isInMergeQueue") is True
-    return Standing(
+    return MergeState(
         waits=on or queued,
         merged=dig(pull, "state") == "MERGED",
-        queue=value_at(pull, "isMergeQueueEnabled") is True,
+        has_queue=value_at(pull, "isMergeQueueEnabled") is True,
     )
 
 

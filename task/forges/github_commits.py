@@ -73,7 +73,10 @@ class GitHubCommits(Connected):
         self._refs = f"{self._path}/git/refs"
 
     def commit(self, branch: str, change: Changeset) -> str:
-        """Append the changeset to a branch that is at `change.tip`, and return the commit's id."""
+        """Commit the changeset to a branch, and return the commit's id.
+
+        Raises `Outpaced` unless the branch is still at `change.tip`.
+        """
         headline, _, body = change.message.replace("\0", "").strip().partition("\n")
         what = f"commit to {branch}"
         data = self._graphql(
@@ -88,7 +91,7 @@ class GitHubCommits(Connected):
         )
         commit = dig(data, "createCommitOnBranch", "commit", "oid")
         if not _OID.fullmatch(commit):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return commit
 
     def _file_changes(self, change: Changeset) -> dict[str, list[dict[str, str]]]:
@@ -99,7 +102,8 @@ class GitHubCommits(Connected):
         additions = []
         deletions = []
         for path, file in sorted(change.files.items()):
-            if not file.mode:
+            is_deleted = not file.mode
+            if is_deleted:
                 deletions.append({"path": path})
                 continue
             content = b64encode(file.text.encode("utf-8", "surrogateescape")).decode()
@@ -123,13 +127,13 @@ class GitHubCommits(Connected):
         if answer.status == 422 and b"already exists" in answer.body:
             raise Outpaced(f"{self._name}: {branch} already exists")
         if answer.status >= 300:
-            raise self._rejection(what, self._client.words(answer))
+            raise self._rejection_error(what, self._client.message_in(answer))
         if answer.status != 201 or not answer.mapping():
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
 
     def replace(self, head: str, was: str, aside: str, commit: str) -> None:
         """In one step, move the branch `head` from the commit `was` to `commit`, and delete the
-        branch `aside`, which is at `commit`.
+        temporary branch `aside`, which is at `commit`.
         """
         move_head = {
             "name": f"refs/heads/{head}",
@@ -150,7 +154,7 @@ class GitHubCommits(Connected):
             input={"repositoryId": self._id, "refUpdates": [move_head, delete_aside]},
         )
         if not isinstance(data.get("updateRefs"), dict):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
 
     def delete(self, branch: str) -> None:
         """Delete a branch."""
@@ -169,28 +173,33 @@ class GitHubCommits(Connected):
         data = self._graphql(REPOSITORY, what, owner=owner, name=name)
         node_id = dig(data, "repository", "id")
         if not node_id:
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return node_id
 
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
-        """Send a GraphQL query, and return the data in the response.
+        """Send a GraphQL query with these variables, and return the data in the response.
 
-        Raises the response's errors, which also have status 200. `what` ends the sentence "could
-        not …".
+        Raises an error if the response contains errors. (It then also has status 200.) `what` ends
+        the sentence "could not …".
         """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
-        response = self._client.parsed(answer, what)
+        response = self._client.parse(answer, what)
         errors = elements(response, "errors")
         if errors:
             raise self._error_of(errors, answer, what)
         data = value_at(response, "data")
         if not isinstance(data, dict):
-            raise self._unexpected(what)
+            raise self._unexpected_response_error(what)
         return data
 
     def _ask(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Like `Client.ask`, but a rate limit is a `NotDoneError`."""
+        """Send an HTTP request to GitHub, and return the response. `more` has the other arguments
+        of `Client.ask`.
+
+        Raises the errors of `Client.ask`, but for a rate limit `NotDoneError`: the request was not
+        executed.
+        """
         try:
             return self._client.ask(method, path, what, **more)
         except UnreachableError as error:
@@ -199,36 +208,42 @@ class GitHubCommits(Connected):
             raise
 
     def _error_of(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
-        """Return the error for GraphQL errors; `what` ends the sentence "could not …"."""
+        """Return our error for the GraphQL errors in a response.
+
+        `Outpaced` means that the branch is at another commit, and `NotDoneError` that the query was
+        not executed. `what` ends the sentence "could not …".
+        """
         host = self.place.host
         error_types = {dig(error, "type") for error in errors}
-        words = self._messages(errors)
-        lowercase_words = words.lower()
+        message = self._messages(errors)
+        lowercase_message = message.lower()
+        is_stale = any(text in lowercase_message for text in _STALE)
+        has_unknown_result = any(text in lowercase_message for text in _UNKNOWN)
 
-        if "STALE_DATA" in error_types or any(text in lowercase_words for text in _STALE):
-            return Outpaced(f"{self._name}: {words}")
-        if "RATE_LIMITED" in error_types or "rate limit" in lowercase_words:
+        if "STALE_DATA" in error_types or is_stale:
+            return Outpaced(f"{self._name}: {message}")
+        if "RATE_LIMITED" in error_types or "rate limit" in lowercase_message:
             return NotDoneError(
-                f"{host}: rate limit exceeded; could not {what}: {words}",
+                f"{host}: rate limit exceeded; could not {what}: {message}",
                 hint=f"run it again in {seconds_until_allowed(answer):.0f} seconds; {self.stays}",
             )
-        if any(text in lowercase_words for text in _UNKNOWN):
+        if has_unknown_result:
             return UnreachableError(
-                f"{host} failed: could not {what}: {words}",
+                f"{host} failed: could not {what}: {message}",
                 hint=f"run it again; {self.stays}",
             )
         if "NOT_FOUND" in error_types:
             return RepositoryError(
                 f"{host} has no such repository or branch, or this API token cannot see it:"
-                f" could not {what}: {words}",
+                f" could not {what}: {message}",
                 hint=f"check the repository's URL; {self.needs}",
             )
         if "FORBIDDEN" in error_types or "INSUFFICIENT_SCOPES" in error_types:
             return RepositoryError(
-                f"{host} does not allow this API token to {what}: {words}",
+                f"{host} does not allow this API token to {what}: {message}",
                 hint=f"{self.needs}; {self.stays}",
             )
-        return self._rejection(what, words)
+        return self._rejection_error(what, message)
 
     def _messages(self, errors: list[Any]) -> str:
         """Return the messages of GraphQL errors, without duplicates. A token in them is masked."""
@@ -237,15 +252,16 @@ class GitHubCommits(Connected):
         secret = self._client.reach.token.secret.reveal()
         return "; ".join(distinct_messages).replace(secret, "***")
 
-    def _rejection(self, what: str, words: str) -> RepositoryError | NotDoneError:
-        """Return the error for a change that GitHub rejected; `what` ends the sentence "could
+    def _rejection_error(self, what: str, words: str) -> RepositoryError | NotDoneError:
+        """Return the error for a change that GitHub rejected. `what` ends the sentence "could
         not …", and `words` is GitHub's message, or "".
         """
         if is_in_merge_queue(words):
             message = f"the pull request is in the merge queue: could not {what}: {words}"
             return NotDoneError(message, hint=LEAVES_QUEUE)
         hint = f"fix the reported problem, {_GIT}"
-        if any(rule in words.lower() for rule in _RULES):
+        is_against_branch_rules = any(rule in words.lower() for rule in _RULES)
+        if is_against_branch_rules:
             hint = (
                 "allow this token's owner to bypass the branch's rules, or open a pull request"
                 " instead: --pull-request"
@@ -255,7 +271,7 @@ class GitHubCommits(Connected):
             f"{self.place.host} rejected the request: could not {what}{because}", hint=hint
         )
 
-    def _unexpected(self, what: str) -> UnreachableError:
+    def _unexpected_response_error(self, what: str) -> UnreachableError:
         """Return the error for an unexpected response: it is unknown whether the request was
         executed.
         """
@@ -279,6 +295,7 @@ class CommittedByApi(BareRepository):
         cache_dir: str = "",
         check: Callable[[], object] = lambda: None,
     ) -> None:
+        """`api` opens the API's client, and `check` raises an error if the API cannot be used."""
         super().__init__(git, repo, cache_dir=cache_dir)
         self._api = api
         self._check = check
@@ -286,12 +303,12 @@ class CommittedByApi(BareRepository):
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without committing.
 
-        Raises the error from `check`, as `land` would.
+        Raises the error from `check` if there is something to commit, as `land` would.
         """
-        landing = super().predict(change)
-        if landing.pushed:
-            self._check()
-        return landing
+        predicted = super().predict(change)
+        if predicted.pushed:
+            self._check()  # called only for its error
+        return predicted
 
     @property
     def atomic(self) -> bool:
@@ -308,19 +325,22 @@ class CommittedByApi(BareRepository):
         return replace(made, commit=self._commit_to_head(change, made, head_tip))
 
     def _commit_to_head(self, change: Changeset, made: LandedCommit, head_tip: str) -> str:
-        """Commit to the head branch, which is at `head_tip` ("" if it does not exist), and return
-        the commit. `made` is the expected result.
+        """Commit the changeset to its head branch (which a pull request proposes, or the base
+        itself), and return the commit's id.
+
+        `head_tip` is the branch's current commit, or "" if it does not exist. `made` is the commit
+        that is expected.
         """
         head = change.head
-        is_append = head == change.base or change.on_top or head_tip == change.tip
-        if is_append:
+        can_append = head == change.base or change.on_top or head_tip == change.tip
+        if can_append:
             return self._commit(head, change, made)
         if not head_tip:
             self._create(head, change.tip)
             return self._commit(head, change, made)
 
         # The branch has other commits, which the new one replaces. The API can only append, so
-        # commit to a temporary branch first.
+        # commit to a temporary branch first, and then move the head branch to that commit.
         aside = f"{head}-{secrets.token_hex(4)}"
         try:
             self._create(aside, change.tip)
@@ -345,7 +365,10 @@ class CommittedByApi(BareRepository):
         )
 
     def _commit(self, branch: str, change: Changeset, made: LandedCommit) -> str:
-        """Create the commit on a branch that is at `change.tip`, and return it."""
+        """Commit the changeset to a branch that is at `change.tip`, and return the commit's id.
+
+        `made` is the commit that is expected.
+        """
         # If the response is lost, look for a commit with this parent and tree: the same files
         # always result in the same tree, so such a commit is ours or equivalent.
         with self._race(branch, change.tip):
@@ -358,7 +381,7 @@ class CommittedByApi(BareRepository):
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
         """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
-        commit `was`: this is a lost race with an unknown message.
+        commit `was`: another run has moved it first, and GitHub's message does not say so.
         """
         try:
             yield
@@ -382,8 +405,8 @@ class CommittedByApi(BareRepository):
                     subject=subject,
                 )
             # bytes that are not UTF-8 were decoded to these surrogates
-            is_utf8 = not any("\udc80" <= letter <= "\udcff" for letter in path)
-            if not is_utf8:
+            has_undecodable_bytes = any("\udc80" <= letter <= "\udcff" for letter in path)
+            if has_undecodable_bytes:
                 raise TargetError(
                     f"{blanked(path)!r} is not UTF-8, and GitHub's API does not support such paths",
                     hint="rename it, or commit with git: --commit-through git",

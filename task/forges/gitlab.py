@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Literal
 
 from task.errors import ForgeError, RepositoryError
-from task.forges.client import Client, ForgeAddress, names_none, numbered, web_below
+from task.forges.client import Client, ForgeAddress, no_repository_error, numbered, web_below
 from task.forges.deployment import Deployment, DeploymentState
 from task.forges.host import (
     PAGES,
@@ -21,7 +21,7 @@ from task.forges.host import (
     missing,
 )
 from task.forges.proposal import described
-from task.forges.protection import listed, open_on_gitlab
+from task.forges.protection import open_on_gitlab, rules_in
 from task.git.hosts import RemoteUrl
 from task.http import Response
 from task.model import Proposal, Proposed
@@ -31,7 +31,7 @@ from task.urls import path_part, web_page
 
 DRAFT = "Draft: "
 _MERGE = "merge it"  # ends the sentence "could not …"
-_NOT_AS_ASKED = 400  # the merge train does not accept this form of the request
+_REJECTED_FORM = 400  # the merge train does not accept this form of the request
 # seconds between attempts while GitLab is still checking a new request
 _PAUSES = (0.5, 1.0, 2.0, 4.0)
 # GitLab does not have a state for a deployment that is waiting for Argo CD, so use running
@@ -51,7 +51,7 @@ class GitLabClient(Client):
     page = ("web_url",)
 
     def path_of(self, project: Sequence[str]) -> str:
-        """Like `Client.path_of`."""
+        """Return a project's path in the API. `project` has its groups and its name."""
         return f"/projects/{path_part('/'.join(project))}"
 
 
@@ -66,7 +66,9 @@ class GitLab(Host):
     auto_merge_after_push = "ends"
 
     def newest(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest, or None."""
+        """Return the open merge request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
+        """
         response = self._client.json(
             "GET",
             f"{self._path}/merge_requests",
@@ -88,18 +90,18 @@ class GitLab(Host):
         if not ours:
             return None
         newest = max(ours, key=lambda pull: (_request_state(pull) == "open", pull["iid"]))
-        return self.proposed(newest)
+        return self.to_proposed(newest)
 
-    def ask(self, number: str) -> Any:
-        """Like `Host.ask`."""
+    def fetch(self, number: str) -> Any:
+        """Return GitLab's data about the merge request with this number."""
         return self._client.json(
             "GET",
             f"{self._path}/merge_requests/{number}",
             "read the merge request",
         )
 
-    def proposed(self, pull: Any) -> Proposed:
-        """Convert GitLab's data about a request to our form."""
+    def to_proposed(self, pull: Any) -> Proposed:
+        """Convert GitLab's data about a merge request to our form."""
         state = _request_state(pull)
         title = str(pull["title"])
         if pull.get("draft"):
@@ -123,11 +125,11 @@ class GitLab(Host):
         )
 
     def branches(self, pull: Any) -> tuple[str, str]:
-        """Like `Host.branches`."""
+        """Return the base and the head branch in GitLab's data about a merge request."""
         return dig(pull, "target_branch"), dig(pull, "source_branch")
 
     def create(self, proposal: Proposal) -> Any:
-        """Open a request, and return GitLab's data about it.
+        """Open a merge request, and return GitLab's data about it.
 
         Raises `AlreadyThere` if one is already open for this branch.
         """
@@ -148,13 +150,15 @@ class GitLab(Host):
             expected=(409,),
         )
         if answer.status != 409:
-            return self._client.parsed(answer, what)
+            return self._client.parse(answer, what)
         if b"already exists" in answer.body:
             raise AlreadyThere
-        raise self._client.refused(answer, what)
+        raise self._client.error_for(answer, what)
 
     def change(self, pull: Any, title: str, body: str) -> Any:
-        """Change a request's title and text, and return GitLab's new data about it."""
+        """Change a merge request's title and text, and return GitLab's new data about it. A draft,
+        which GitLab marks in the title, stays one.
+        """
         draft_prefix = DRAFT if pull.get("draft") else ""
         return self._write(
             str(pull["iid"]),
@@ -164,9 +168,11 @@ class GitLab(Host):
         )
 
     def complete(self, pull: Any, proposal: Proposal, notes: Notes) -> tuple[Proposed, Any]:
-        """Set the proposal's labels, people, and auto-merge if they are missing.
+        """Set the proposal's labels, reviewers, assignees, and auto-merge if the merge request does
+        not have them. Return the request in our form, and as GitLab's data.
 
-        Failures become notes. GitLab creates missing labels.
+        Failures become notes (sentences that are shown with the request). GitLab creates missing
+        labels.
         """
         labels = []
         for label in missing(proposal.labels, pull.get("labels") or ()):
@@ -175,18 +181,18 @@ class GitLab(Host):
             else:
                 labels.append(label)
 
-        new_ids: dict[str, dict[str, int]] = {}  # by role and name
+        new_ids: dict[str, dict[str, int]] = {}  # of new people, by role and name
         for role, names in (("reviewer", proposal.reviewers), ("assignee", proposal.assignees)):
-            with notes.tried(f"{role}s", role, *names):
+            with notes.on_failure(f"{role}s", role, *names):
                 new_ids[role] = self._new_ids(pull, role, names, notes)
 
         fields = _label_fields(pull, labels, new_ids)
         if fields:
             pull = self._set_fields(pull, fields, labels, new_ids, notes)
 
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if proposal.auto_merge:
-            with notes.tried("auto-merge", "auto-merge"):
+            with notes.on_failure("auto-merge", "auto-merge"):
                 request = self._set_auto_merge(pull, described(proposal.body), notes)
         return request, pull
 
@@ -198,10 +204,10 @@ class GitLab(Host):
         new_ids: Mapping[str, Mapping[str, int]],
         notes: Notes,
     ) -> Any:
-        """Set these fields for the new labels and people, whose ids are by role and name. Return
-        the changed request.
+        """Set these fields of a merge request, and return GitLab's new data about it, or the old
+        data if GitLab rejects them. Labels and people that are not set become notes.
 
-        Values rejected by GitLab become notes.
+        `labels` and `new_ids` (by role and name) are the labels and people in the fields.
         """
         try:
             changed = self._write(str(pull["iid"]), "set labels and people", **fields)
@@ -220,8 +226,8 @@ class GitLab(Host):
                 notes.add(f"{role} {', '.join(ignored)}: {why}", role, *ignored)
         return changed
 
-    def shut(self, pull: Any, body: str) -> None:
-        """Like `Host.shut`."""
+    def close_request(self, pull: Any, body: str) -> None:
+        """Close the open merge request, and replace its text with `body`."""
         self._write(
             str(pull["iid"]),
             "close the merge request",
@@ -229,7 +235,7 @@ class GitLab(Host):
             state_event="close",
         )
 
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Return whether other users may push a branch with this name."""
         protected = self._client.json(
             "GET",
@@ -237,10 +243,10 @@ class GitLab(Host):
             "read the protected branches",
             params={"per_page": 100},
         )
-        return open_on_gitlab(listed(protected), name)
+        return open_on_gitlab(rules_in(protected), name)
 
     def tip(self, head: str) -> str:
-        """Like `Host.tip`."""
+        """Return the commit of the branch `head`, or "" if GitLab does not report it."""
         branch = self._client.json(
             "GET",
             f"{self._path}/repository/branches/{path_part(head)}",
@@ -250,7 +256,9 @@ class GitLab(Host):
         return dig(branch, "commit", "id")
 
     def _write(self, number: str, what: str, **fields: Any) -> Any:
-        """Change these fields of a request, and return GitLab's new data about it."""
+        """Change these fields of a merge request, and return GitLab's new data about it. `what`
+        ends the sentence "could not …".
+        """
         return self._client.json("PUT", f"{self._path}/merge_requests/{number}", what, json=fields)
 
     def _new_ids(
@@ -260,9 +268,8 @@ class GitLab(Host):
         names: Iterable[str],
         notes: Notes,
     ) -> dict[str, int]:
-        """Return the ids of people who do not have this role on the request yet, by name.
-
-        An unknown name becomes a note.
+        """Return the ids of those `names` who do not have this role ("reviewer" or "assignee") in
+        the merge request yet, by name. An unknown name becomes a note.
         """
         ids: dict[str, int] = {}
         present = (user["username"] for user in pull.get(f"{role}s") or ())
@@ -282,15 +289,17 @@ class GitLab(Host):
             f"look up {name}",
             params={"username": name},
         )
-        exact = [user for user in users if user["username"].lower() == name.lower()]
-        return int(exact[0]["id"]) if exact else 0
+        matching = [user for user in users if user["username"].lower() == name.lower()]
+        return int(matching[0]["id"]) if matching else 0
 
     def _set_auto_merge(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> Proposed:
         """Have GitLab merge exactly this commit, not a later push, once its pipeline and checks
-        pass. Return the request.
+        pass. Return the merge request.
+
+        `commit` is "" if it is unknown. If GitLab refuses, the reason becomes a note.
         """
         pull = self._after_checks(pull, commit)
-        request = self.proposed(pull)
+        request = self.to_proposed(pull)
         if pull.get("draft"):
             notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return request
@@ -304,7 +313,7 @@ class GitLab(Host):
 
     def _merge_when_possible(self, request: Proposed, commit: str, notes: Notes) -> Proposed:
         """Have GitLab merge this commit once its pipeline passes, or now if it has no pipeline.
-        Return the request. If GitLab refuses, the reason becomes a note.
+        Return the merge request. If GitLab refuses, the reason becomes a note.
         """
         merge = partial(self._merge, request.number, commit)
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
@@ -316,25 +325,25 @@ class GitLab(Host):
             _PAUSES,
         )
         if answer.status < 300:
-            return self.proposed(self._client.parsed(answer, _MERGE))
+            return self.to_proposed(self._client.parse(answer, _MERGE))
 
-        pull = self.ask(request.number)
+        pull = self.fetch(request.number)
         status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
         # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
         if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
             answer = merge()
             if answer.status < 300:
                 notes.add("it has no pipeline to wait for, so it is already merged")
-                return self.proposed(self._client.parsed(answer, _MERGE))
-        why = self._client.words(answer)
+                return self.to_proposed(self._client.parse(answer, _MERGE))
+        why = self._client.message_in(answer)
         if status:
             why = f"{why} ({status})"
         notes.add(f"GitLab cannot merge it automatically: {why}", "auto-merge")
         return request
 
     def _after_checks(self, pull: Mapping[str, Any], commit: str) -> Mapping[str, Any]:
-        """Return the request as GitLab returns it after its check of this commit, if that does not
-        take long. `commit` is "" if it is unknown.
+        """Wait a few seconds for GitLab's checks of this commit, and return the merge request's
+        latest data. `commit` is "" if it is unknown.
 
         Until GitLab has processed a push, it still returns an auto-merge that the push will cancel.
         """
@@ -345,10 +354,12 @@ class GitLab(Host):
             return commit in ("", latest.get("sha"))
 
         number = str(pull["iid"])
-        return until(is_checked, pull, lambda: self.ask(number), _PAUSES[:-1])
+        return until(is_checked, pull, lambda: self.fetch(number), _PAUSES[:-1])
 
     def _merge(self, number: str, commit: str, **options: bool) -> Response:
-        """Merge exactly this commit, now or (depending on the options) later."""
+        """Merge exactly this commit, now or (depending on the options) later. Return GitLab's
+        response, which may be a refusal.
+        """
         return self._client.ask(
             "PUT",
             f"{self._path}/merge_requests/{number}/merge",
@@ -358,8 +369,9 @@ class GitLab(Host):
         )
 
     def _has_trains(self) -> bool:
-        """Return whether the project uses merge trains. The field is missing without GitLab
-        Premium.
+        """Return whether the project uses merge trains (queues in which GitLab merges requests).
+
+        Without GitLab Premium, the field is missing.
         """
         project = self._client.json(
             "GET",
@@ -370,10 +382,10 @@ class GitLab(Host):
         return value_at(project, "merge_trains_enabled") is True
 
     def _join_train(self, pull: Mapping[str, Any], commit: str, notes: Notes) -> None:
-        """Add exactly this commit to its target branch's merge train once its checks pass.
+        """Have GitLab add exactly this commit to its target branch's merge train (a queue in which
+        it merges requests) once the checks pass. If GitLab refuses, the reason becomes a note.
 
-        `PUT …/merge` would bypass the train. GitLab returns 400 for `auto_merge` if all checks have
-        passed (before 18.11), and uses a different name for it before 17.11.
+        `PUT …/merge` would bypass the train.
         """
 
         def join(**options: bool) -> Response:
@@ -385,20 +397,22 @@ class GitLab(Host):
                 expected=(400, 403, 404, 409, 422),
             )
 
+        # GitLab returns 400 for `auto_merge` if all checks have passed (before 18.11), and uses a
+        # different name for it before 17.11.
         answer = join(auto_merge=True)
         has_passed_checks = pull.get("detailed_merge_status") == "mergeable"
-        if has_passed_checks and answer.status == _NOT_AS_ASKED:
+        if has_passed_checks and answer.status == _REJECTED_FORM:
             answer = join()
         if not has_passed_checks:
-            # GitLab may not have created a new commit's pipeline yet.
+            # Retry with the other name: GitLab may not have created a new commit's pipeline yet.
             answer = until(
-                lambda response: response.status != _NOT_AS_ASKED,
+                lambda response: response.status != _REJECTED_FORM,
                 answer,
                 partial(join, when_pipeline_succeeds=True),
                 _PAUSES,
             )
         if answer.status >= 300:
-            message = self._client.words(answer)
+            message = self._client.message_in(answer)
             notes.add(f"GitLab cannot add it to the merge train: {message}", "auto-merge")
 
 
@@ -413,7 +427,8 @@ class GitLabComments(Comments):
     )
 
     def marked(self, request: str, mark: str) -> Iterator[Comment]:
-        """Yield our own comments on a request that contain the mark, newest first.
+        """Yield our own comments on a merge request that contain the mark (a hidden line), newest
+        first.
 
         GitLab's API calls comments notes.
         """
@@ -434,12 +449,12 @@ class GitLabComments(Comments):
                 number = dig(note, "id")
                 body = dig(note, "body")
                 if self.holds(body, mark) and dig(note, "author", "id") == self._client.me:
-                    yield Comment(number, body, self._page(request, number))
+                    yield Comment(number=number, body=body, url=self._page(request, number))
             if len(notes) < 100:  # the last page
                 break
 
     def add(self, request: str, body: str) -> str:
-        """Like `Comments.add`."""
+        """Add a comment to a merge request, and return its URL."""
         response = self._client.json(
             "POST",
             self._notes(request),
@@ -515,10 +530,10 @@ class GitLabDeployments(Deployments):
             },
         )
         for candidate in mappings(response):
-            same_commit = dig(candidate, "sha") == deployment.commit
+            has_same_commit = dig(candidate, "sha") == deployment.commit
             may_change = dig(candidate, "status") in _OPEN
-            belongs_to_job = candidate.get("deployable")  # a pipeline's job created it
-            if same_commit and may_change and not belongs_to_job:
+            belongs_to_job = bool(candidate.get("deployable"))  # a pipeline's job created it
+            if has_same_commit and may_change and not belongs_to_job:
                 return dig(candidate, "id")
         return ""
 
@@ -539,7 +554,8 @@ class GitLabDeployments(Deployments):
         """
         environment_id = dig(response, "environment", "id")
         page = web_page(deployment.page)
-        if not environment_id or not page or dig(response, "environment", "external_url"):
+        has_link = dig(response, "environment", "external_url") != ""
+        if not environment_id or not page or has_link:
             return
         try:
             self._client.ask(
@@ -558,7 +574,10 @@ def _label_fields(
     labels: Sequence[str],
     new_ids: Mapping[str, Mapping[str, int]],
 ) -> dict[str, Any]:
-    """Return a merge request's fields for new labels and people, whose ids are by role and name."""
+    """Return the fields of GitLab's API that add these labels and people to a merge request:
+    `add_labels`, `reviewer_ids`, and `assignee_ids`. `new_ids` has the people's ids, by role and
+    name.
+    """
     fields = dict[str, Any]()
     if labels:
         fields["add_labels"] = ",".join(labels)
@@ -585,10 +604,18 @@ def _request_state(pull: Mapping[str, Any]) -> Literal["open", "merged", "closed
 
 
 def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
-    """Return a repository's address. `root` is the URL of the host's web pages."""
+    """Return a project's address on GitLab, except for the host. `remote` is its URL, and `root`
+    the URL of the host's web pages.
+    """
     if len(remote.parts) < 2:
-        raise names_none("GitLab", "https://gitlab.com/group/project")
-    return ForgeAddress("gitlab", "", f"{root}/api/v4", remote.parts, web_below(root, remote.parts))
+        raise no_repository_error("GitLab", "https://gitlab.com/group/project")
+    return ForgeAddress(
+        forge="gitlab",
+        host="",
+        api=f"{root}/api/v4",
+        project=remote.parts,
+        web=web_below(root, remote.parts),
+    )
 
 
 def _is_it(answer: Response) -> bool:

@@ -1,5 +1,5 @@
-"""The features common to all forges: requests (never two for one branch), comments, and
-deployments.
+"""The features common to all forges (Git hosts such as GitHub): pull requests (never two for one
+branch), comments, and deployments. A pull request is called a request here.
 
 A request belongs to a head branch of the repository itself. Requests from forks may use any branch
 name, and are ignored. If something fails here, the pushed branch is kept, and the next run
@@ -23,15 +23,15 @@ from task.forges.proposal import (
     applied_wishes,
     closed_body,
     described,
-    fitted,
     has_same_text,
     lacking,
     longest_body,
-    overtaken,
-    plain,
-    wish,
+    normalized_text,
+    rewritten_by_another_run,
+    wish_key,
     wishes,
     with_applied_wishes,
+    with_fitting_text,
 )
 from task.git.hosts import RemoteUrl
 from task.git.names import has_our_prefix
@@ -84,7 +84,7 @@ class Connected(ABC):
     stays: ClassVar[str] = STAYS  # what remains done despite a failed request
 
     def __init__(self, reach: Reach) -> None:
-        """Do not contact any server yet."""
+        """Create a client for the repository in `reach`. No server is contacted yet."""
         self.place = reach.place
         self._client = self.connect(reach, self.needs, self.stays)
         self._path = self._client.path
@@ -100,8 +100,8 @@ class Connected(ABC):
 
     @contextmanager
     def understood(self) -> Iterator[None]:
-        """Raise `UnreachableError` for a response with an unexpected shape, such as from a proxy or
-        a different service.
+        """Turn an error from parsing a response inside the block, such as `KeyError`, into
+        `UnreachableError`. The response may be from a proxy or a different service.
         """
         try:
             yield
@@ -114,32 +114,34 @@ class Connected(ABC):
 
 
 class Host(Connected):
-    """A repository's requests. `pull` is always the forge's own data about a request."""
+    """A repository's pull requests (here: requests). `pull` is always the forge's own JSON data
+    about a request, and `Proposed` is our form of it.
+    """
 
-    # Unsupported features, each with a sentence for people: "labels", "assignees", "auto_merge".
+    # Unsupported fields of a `Proposal` ("labels", "assignees", "auto_merge"), each with a sentence
+    # for people.
     without: ClassVar[Mapping[str, str]] = {}
     without_drafts: ClassVar[str] = ""  # for people, if some repositories lack drafts
     # What our next push does to an auto-merge; "again" means that auto-merge has to be set again.
     auto_merge_after_push: ClassVar[Literal["stays", "ends", "again"]] = "stays"
 
     def find(self, base: str, head: str) -> Proposed | None:
-        """Return the open request from `head` into `base`, else the newest closed or merged
-        request, or None.
+        """Return the open pull request from the branch `head` into the branch `base`, else the
+        newest closed or merged one, or None.
 
         Its state is "gone" if the forge reports that it closed the request because the branch was
         deleted.
         """
         with self.understood():
-            found = self.newest(base, head)
-            return plausible(found, self.place.web) if found else None
+            request = self.newest(base, head)
+            return plausible(request, self.place.web) if request else None
 
     def propose(self, proposal: Proposal, found: Proposed | None) -> Proposed:
-        """Open the request, or update the open request. Never open a second one.
+        """Open a pull request as in the proposal, or update the open one. Never open a second one.
 
-        `found` is the result of `find` before the push, so the request is not looked up again. If
-        the branch has moved on, its request is left to the run that moved it, as the result's
-        `head_commit` shows. Raises `Outpaced` if the request has been merged: the rest then has to
-        be decided on the new tip.
+        `found` is the result of `find` before the push. If the head branch has a newer commit than
+        the proposal, the request is not changed, and the result's `head_commit` is that commit.
+        Raises `Outpaced` if the request has been merged in the meantime.
         """
         with self.understood():
             return plausible(_open_or_update(self, proposal, found), self.place.web)
@@ -147,12 +149,14 @@ class Host(Connected):
     def state(self, number: str) -> Proposed:
         """Return the state of a request: open, merged (with its merge commit), or closed."""
         with self.understood():
-            return plausible(self.checked(number), self.place.web)
+            return plausible(self.read_completely(number), self.place.web)
 
     def withdraw(self, found: Proposed, because: str) -> None:
-        """Close an open request and record the reason, so that it does not count as declined.
+        """Close an open pull request. The reason in its text shows that we closed it, so that it
+        does not count as declined by a person.
 
-        Raises `Outpaced` if another run has since updated the request for a newer build.
+        Raises `Outpaced` if another run has since updated the request for a newer build, and
+        `UnreachableError` if it keeps changing.
         """
         for _attempt in range(_RACES):
             try:
@@ -167,16 +171,20 @@ class Host(Connected):
         )
 
     def _withdraw(self, found: Proposed, because: str) -> None:
-        """Close the request if it is still open. Raises `Outpaced`, and `Overtaken` if it changes
-        while we are closing it.
+        """Close the request `found` if it is still open, and write the reason into its text.
+
+        Raises `Outpaced` if its text has been changed for another commit, and `Overtaken` if the
+        request changes while we are closing it.
         """
         current, pull = self.read(found.number)
         if current.state != "open":
             return
-        if described(current.body) != described(found.body):
+        # a request's text contains the id of the commit that it describes
+        describes_other_commit = described(current.body) != described(found.body)
+        if describes_other_commit:
             raise Outpaced(f"{found.url} now proposes a newer build")
         try:
-            self.shut(pull, closed_body(current, because))
+            self.close_request(pull, closed_body(current, because))
         except (ForgeError, RepositoryError):
             # A person may have closed or merged it since it was read.
             after_failure, _pull = self.read(found.number)
@@ -184,42 +192,45 @@ class Host(Connected):
                 raise
 
     def open_to_others(self, name: str) -> bool:
-        """Return whether, according to the forge, users other than this one may push a branch with
-        that name. Raises the client's errors: usually this user is not allowed to read the rules.
+        """Return whether, according to the forge's branch rules, users other than this one may push
+        a branch with that name.
+
+        Raises the client's errors, such as when this user is not allowed to read the rules.
         """
         with self.understood():
-            return self.is_open(name)
+            return self.others_may_push(name)
 
     def read(self, number: str) -> tuple[Proposed, Any]:
         """Return the current state of a request, and the forge's own data about it."""
-        pull = self.ask(number)
-        return self.proposed(pull), pull
+        pull = self.fetch(number)
+        return self.to_proposed(pull), pull
 
     def write(self, pull: Any, title: str, body: str) -> tuple[Proposed, Any]:
-        """Change the open request's title and text.
+        """Change the open request's title and text. Return the changed request, and the forge's own
+        data about it.
 
         Raises `Overtaken` if the request is no longer open.
         """
         changed_pull = self.change(pull, title, body)
-        changed = self.proposed(changed_pull)
+        changed = self.to_proposed(changed_pull)
         if changed.state != "open":
             raise Overtaken
         return changed, changed_pull
 
-    def checked(self, number: str) -> Proposed:
-        """Return a request with everything that `state` needs."""
-        return self.proposed(self.ask(number))
+    def read_completely(self, number: str) -> Proposed:
+        """Return a request with everything that `state` returns, which may take more queries."""
+        return self.to_proposed(self.fetch(number))
 
     @abstractmethod
     def newest(self, base: str, head: str) -> Proposed | None:
         """Find a request, as described in `find`."""
 
     @abstractmethod
-    def ask(self, number: str) -> Any:
+    def fetch(self, number: str) -> Any:
         """Return the forge's own data about a request."""
 
     @abstractmethod
-    def proposed(self, pull: Any) -> Proposed:
+    def to_proposed(self, pull: Any) -> Proposed:
         """Return the forge's data in our form: a title without a draft prefix, and our line
         endings.
         """
@@ -250,11 +261,11 @@ class Host(Connected):
         """
 
     @abstractmethod
-    def shut(self, pull: Any, body: str) -> None:
+    def close_request(self, pull: Any, body: str) -> None:
         """Close the open request with this text."""
 
     @abstractmethod
-    def is_open(self, name: str) -> bool:
+    def others_may_push(self, name: str) -> bool:
         """Check the forge's branch rules, as described in `open_to_others`."""
 
     @staticmethod
@@ -280,43 +291,48 @@ class AlreadyThere(Exception):
     Never leaves `Host.propose`.
     """
 
-    def __init__(self, found: Proposed | None = None) -> None:
+    def __init__(self, open_request: Proposed | None = None) -> None:
         super().__init__()
-        self.found = found  # that open request, if the forge identifies it
+        self.open_request = open_request  # None if the forge does not identify it
 
 
 def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None) -> Proposed:
-    """Open or update the request, even if other runs do the same: there is one request, for the
-    newest commit.
+    """Open a pull request for the proposal, or update the open one, and return it.
 
-    `before_push` is the request that was found before the push, if any.
+    `before_push` is the request that was found before the push, if any. Other runs may open,
+    change, or close the request at the same time. Then look for it again, and retry a few times.
+    Raises `Outpaced` if it has been merged.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
-    found = before_push
+    request = before_push  # what is known about the request, which may be outdated
     for turn in range(_RACES):
-        # either the request to update, or a request with the proposed commit
-        if found and _is_merged_meanwhile(found, before_push, proposal):
-            raise Outpaced(f"{found.url} has been merged in the meantime")
-        open_request = found if found and found.state == "open" else None
+        if request and _is_merged_meanwhile(request, before_push, proposal):
+            raise Outpaced(f"{request.url} has been merged in the meantime")
+        open_request = None
+        if request and request.state == "open":
+            open_request = request
         try:
             if open_request:
                 return _update_request(host, open_request, proposal, notes)
             return _open_request(host, proposal, notes)
-        except Overtaken:
-            found = None
+        except Overtaken:  # the request has changed
+            request = None
         except AlreadyThere as conflict:
-            found = conflict.found
+            request = conflict.open_request
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # the request may have been opened despite the error: check, and retry once
+            # The request may have been opened despite the error: look for it, and retry once. After
+            # a rate limit, it has not been opened.
             was_limited = isinstance(error.__cause__, Limited)
             may_have_opened = not open_request and not was_limited
-            if not may_have_opened or turn > 0 or shutdown.code():
+            is_first_turn = turn == 0
+            may_retry = may_have_opened and is_first_turn and not shutdown.code()
+            if not may_retry:
                 raise
-            found = None
-        if found is None:
-            found = host.newest(proposal.base, proposal.head)
+            request = None
+        if request is None:
+            request = host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
         hint="run it again: the branch is kept",
@@ -324,16 +340,17 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
 
 
 def _without_unsupported(host: Host, proposal: Proposal, notes: Notes) -> Proposal:
-    """Return the proposal without the fields in `host.without`, which this forge does not support.
-    Each omitted field becomes a note.
+    """Return the proposal without the fields that this forge does not support, such as `labels`.
+
+    For each omitted field, add a note: a sentence that is shown with the request.
     """
     for field_name, sentence in host.without.items():
         wanted = getattr(proposal, field_name)
         if not wanted:
             continue
         notes.add(sentence)
-        nothing = type(wanted)()  # an empty tuple, or False
-        proposal = replace(proposal, **{field_name: nothing})
+        empty_value = type(wanted)()  # an empty tuple, or False
+        proposal = replace(proposal, **{field_name: empty_value})
     return proposal
 
 
@@ -342,36 +359,38 @@ def _is_merged_meanwhile(
     before_push: Proposed | None,
     proposal: Proposal,
 ) -> bool:
-    """Return whether a person has merged the request that was open before the push, or a request
-    that has our commit.
+    """Return whether the request `found` was merged during this run: it was still open before the
+    push, or its text describes the commit that we propose.
     """
     if found.state != "merged":
         return False
     if before_push and before_push.state == "open" and before_push.number == found.number:
         return True
-    our_commit = described(proposal.body)
+    our_commit = described(proposal.body)  # "" if the text does not contain a commit
     return our_commit != "" and described(found.body) == our_commit
 
 
 def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
-    """Open a request, set its labels, people, and auto-merge, and return it.
+    """Open a pull request, set its labels, people, and auto-merge, and return it.
 
     Raises `AlreadyThere` if one is already open.
     """
-    desired = fitted(proposal, longest_body(host.forge))
-    pull = _create_request(host, desired)
-    opened = host.proposed(pull)
-    notes.add(opened.note)
+    desired = with_fitting_text(proposal, longest_body(host.forge))
+    pull = _create_request(host, desired)  # the forge's data about the new request
+    request = host.to_proposed(pull)
+    notes.add(request.note)
     if desired.draft and not pull.get("draft"):
         notes.add(host.without_drafts)
-    if not wishes(desired):  # there is nothing else to set
-        return notes.added_to(opened)
-    return _complete_request(host, opened, pull, desired=desired, unset=desired, notes=notes)
+    if not wishes(desired):  # there are no labels, people, or auto-merge to set
+        return notes.add_to(request)
+    # it is new, so everything in it is still unset
+    return _complete_request(host, request, pull, desired=desired, unset=desired, notes=notes)
 
 
 def _create_request(host: Host, proposal: Proposal) -> Any:
-    """Open a request, and return the forge's data about it. A response about a different branch,
-    such as from a cache, did not open a request.
+    """Open a pull request, and return the forge's data about it.
+
+    Raises `UnreachableError` if the response is about other branches, such as from a cache.
     """
     pull = host.create(proposal)
     if host.branches(pull) == (proposal.base, proposal.head):
@@ -383,42 +402,56 @@ def _create_request(host: Host, proposal: Proposal) -> Any:
 
 
 def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: Notes) -> Proposed:
-    """Update the open request, and return it. Leave a request for a newer commit unchanged.
+    """Update the open pull request as in the proposal: its title and text, labels, people, and
+    auto-merge. Return the request.
 
-    `earlier` is the request as it was found, which may be before the push. Raises `Overtaken` if it
-    has changed since then.
+    `earlier` is the request as it was found, which may be before our push. Other runs may push to
+    the same branch: if it has a newer commit than ours, the request is not changed, and the
+    result's `head_commit` is the newer commit. Raises `Overtaken` if the request is no longer open,
+    or if its text has changed since it was found.
     """
-    our_commit = described(proposal.body)
+    our_commit = described(proposal.body)  # the text contains the id of the proposed commit
     current, pull = host.read(earlier.number)
-    has_other_branches = host.branches(pull) != (proposal.base, proposal.head)
-    if has_other_branches or current.state != "open" or overtaken(earlier, current, proposal):
+    has_our_branches = host.branches(pull) == (proposal.base, proposal.head)
+    if not has_our_branches or current.state != "open":
+        raise Overtaken
+    if rewritten_by_another_run(earlier, current, proposal):
         raise Overtaken
 
     # Forges process a push with a delay, and some only show twelve digits of a commit. So request
     # the branch itself, but only if the request does not show our commit.
-    shows_ours = current.head_commit != "" and our_commit.startswith(current.head_commit)
-    newer_tip = "" if shows_ours else _newer_tip(host, our_commit, proposal.head)
+    shows_our_commit = current.head_commit != "" and our_commit.startswith(current.head_commit)
+    newer_tip = "" if shows_our_commit else _newer_tip(host, our_commit, proposal.head)
     if newer_tip:
         return replace(earlier, head_commit=newer_tip, note=MOVED)
 
-    desired = fitted(proposal, longest_body(host.forge), current)
+    # `desired` has the final title and text, and `unset` only what no run has set yet
+    desired = with_fitting_text(proposal, longest_body(host.forge), current)
     unset = lacking(proposal, desired.body)
     if proposal.auto_merge:
-        desired, unset = _with_auto_merge_again(host, earlier, current, desired, unset, notes)
+        desired, unset = _with_auto_merge_again(
+            host,
+            earlier=earlier,
+            current=current,
+            desired=desired,
+            unset=unset,
+            notes=notes,
+        )
 
-    has_our_text = has_same_text(current, desired)
-    if has_our_text and not wishes(unset):
-        return notes.added_to(replace(current, head_commit=our_commit or current.head_commit))
-    updated = current
-    if not has_our_text:
-        updated, pull = host.write(pull, desired.title, desired.body)
-    completed = _complete_request(host, updated, pull, desired=desired, unset=unset, notes=notes)
+    has_desired_text = has_same_text(current, desired)
+    if has_desired_text and not wishes(unset):  # there is nothing to change
+        return notes.add_to(replace(current, head_commit=our_commit or current.head_commit))
+    request = current
+    if not has_desired_text:
+        request, pull = host.write(pull, desired.title, desired.body)
+    completed = _complete_request(host, request, pull, desired=desired, unset=unset, notes=notes)
 
+    # If another run pushed a newer commit, and had already described it in the text, we have just
+    # overwritten its description: put it back.
     has_other_commit = our_commit not in ("", completed.head_commit)
     if has_other_commit and described(current.body) == completed.head_commit:
-        # we just overwrote a newer commit's description: put it back
-        _overwritten, pull = host.read(earlier.number)
-        host.write(pull, current.title, current.body)
+        _overwritten, latest_pull = host.read(earlier.number)
+        host.write(latest_pull, current.title, current.body)
     return completed
 
 
@@ -433,40 +466,44 @@ def _with_auto_merge_again(
     """Return `desired` and `unset`, changed so that auto-merge is set again if the merge queue
     removed the request, or if our push may have ended its auto-merge.
 
-    `desired` has the request's new text, and `unset` has what still has to be set.
+    `desired` has the request's new text, and `unset` has the labels, people, and auto-merge that
+    still have to be set. `earlier` is the request before the push, and `current` after it.
     """
-    # a mark in the text says that an earlier run has set auto-merge
-    without_mark = replace(desired, body=_without_auto_merge(desired.body))
-    set_again = replace(unset, auto_merge=True)
-    if earlier.thrown_out:
+    # a mark (a hidden line in the text) says that an earlier run has set auto-merge
+    desired_without_mark = replace(desired, body=_without_auto_merge(desired.body))
+    unset_with_auto_merge = replace(unset, auto_merge=True)
+    if earlier.thrown_out:  # why the merge queue removed the request
         notes.add(f"{earlier.thrown_out}: this run requested the merge again")
-        return without_mark, set_again
-    after_push = host.auto_merge_after_push
+        return desired_without_mark, unset_with_auto_merge
+
     our_commit = described(desired.body)
+    after_push = host.auto_merge_after_push
     if after_push == "stays" or not _may_have_ended_auto_merge(earlier, current, our_commit):
         return desired, unset
     if after_push == "ends":
-        return without_mark, set_again
-    return desired, set_again
+        return desired_without_mark, unset_with_auto_merge
+    return desired, unset_with_auto_merge
 
 
 def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit: str) -> bool:
     """Return whether our push may have turned off the auto-merge that an earlier run set.
 
-    `earlier` is the request before the push, and `current` the request after it.
+    `earlier` is the request before the push, and `current` the request after it. `our_commit` is
+    the commit that we pushed.
     """
     has_new_commit = described(current.body) != our_commit
-    set_before = wish("auto-merge") in applied_wishes(current.body)
+    was_set_by_us = wish_key("auto-merge") in applied_wishes(current.body)
     # A person may have turned it off before the push: it was off, although nobody had pushed since
     # the earlier run. If the forge does not report this, set it again.
-    turned_off = earlier.auto_merge is False and earlier.head_commit == described(earlier.body)
-    return has_new_commit and set_before and not turned_off
+    is_known_to_be_off = earlier.auto_merge is False
+    nobody_had_pushed = earlier.head_commit == described(earlier.body)
+    was_turned_off = is_known_to_be_off and nobody_had_pushed
+    return has_new_commit and was_set_by_us and not was_turned_off
 
 
-def removed_from_queue(request: Proposed, reason: str) -> Proposed:
-    """Return a request that its merge queue removed for this reason: auto-merge is not set.
-
-    Without a reason, return it unchanged.
+def with_removal_from_queue(request: Proposed, reason: str) -> Proposed:
+    """Return the request, marked as removed from the forge's merge queue for this reason, and with
+    auto-merge not set. Without a reason, return it unchanged.
     """
     if not reason:
         return request
@@ -474,8 +511,8 @@ def removed_from_queue(request: Proposed, reason: str) -> Proposed:
 
 
 def _without_auto_merge(body: str) -> str:
-    """Return the body with a mark that auto-merge still has to be set."""
-    return with_applied_wishes(body, applied_wishes(body) - {wish("auto-merge")})
+    """Return the body without the record that auto-merge has been set, so that it is set again."""
+    return with_applied_wishes(body, applied_wishes(body) - {wish_key("auto-merge")})
 
 
 def _complete_request(
@@ -487,31 +524,30 @@ def _complete_request(
     unset: Proposal,
     notes: Notes,
 ) -> Proposed:
-    """Set the labels, people, and auto-merge in `unset`, and record in the request's text what is
-    set. Return the request, with the notes.
+    """Set the labels, people, and auto-merge in `unset`, and record in the request's text what has
+    been set. Return the request, with the notes.
 
-    If the branch has moved on, the text belongs to the newer build, which records this itself.
+    `pull` is the forge's data about the request, and `desired` has the request's text.
     """
     if wishes(unset):
         request, pull = host.complete(pull, unset, notes)
 
+    # If the branch has a newer commit, the text belongs to that run, which records this itself.
     our_commit = described(desired.body)
     newer_tip = _newer_tip(host, our_commit, desired.head)
     if newer_tip:
-        return notes.added_to(replace(request, head_commit=newer_tip, note=MOVED))
+        return notes.add_to(replace(request, head_commit=newer_tip, note=MOVED))
 
-    set_before = applied_wishes(desired.body)
-    set_by_now = set_before | (wishes(unset) - notes.missed)
-    if set_by_now != set_before and request.state == "open":
-        with suppress(Overtaken):
-            host.write(pull, desired.title, with_applied_wishes(desired.body, set_by_now))
-    return notes.added_to(replace(request, head_commit=our_commit or request.head_commit))
+    keys_before = applied_wishes(desired.body)
+    keys_now = keys_before | (wishes(unset) - notes.missed)
+    if keys_now != keys_before and request.state == "open":
+        with suppress(Overtaken):  # it may have been closed in the meantime
+            host.write(pull, desired.title, with_applied_wishes(desired.body, keys_now))
+    return notes.add_to(replace(request, head_commit=our_commit or request.head_commit))
 
 
 def _newer_tip(host: Host, our_commit: str, head: str) -> str:
-    """Return the branch's tip if it differs from the commit in our text, or "" if it is the same or
-    unknown.
-    """
+    """Return the newest commit of the branch `head`, or "" if that is our commit or unknown."""
     if not our_commit:
         return ""
     tip = host.tip(head)
@@ -529,34 +565,36 @@ class Notes:
         self.missed: set[str] = set()
 
     def add(self, sentence: str, kind: str = "", *names: str) -> None:
-        """Add a sentence.
+        """Add a sentence, unless it is "" or a duplicate.
 
-        With a `kind`, these labels or people, or `auto-merge`, were not set.
+        A `kind` ("label", "reviewer", "assignee", or "auto-merge") means that these names of the
+        kind could not be set. They are recorded, so that the next run retries them.
         """
         if sentence and sentence not in self._sentences:
             self._sentences.append(sentence)
         if not kind:
             return
         if not names:  # auto-merge has no name
-            self.missed.add(wish(kind))
+            self.missed.add(wish_key(kind))
         for name in names:
-            self.missed.add(wish(kind, name))
+            self.missed.add(wish_key(kind, name))
 
     @contextmanager
-    def tried(self, what: str, kind: str, *names: str) -> Iterator[None]:
-        """Turn an error inside the block into a note.
+    def on_failure(self, what: str, kind: str, *names: str) -> Iterator[None]:
+        """Turn an error inside the block into a note: the sentence "<what>: <error>". The labels or
+        people with these `names` then count as not set (see `add`).
 
-        A transient error is raised, so that the job is retried.
+        Other errors, which are transient, are raised, so that the job is retried.
         """
         try:
             yield
         except (ForgeError, RepositoryError) as error:
             self.add(f"{what}: {error.message}", kind, *names)
 
-    def added_to(self, found: Proposed) -> Proposed:
+    def add_to(self, request: Proposed) -> Proposed:
         """Return the request with its own note and all of these notes."""
-        self.add(found.note)
-        return replace(found, note="; ".join(self._sentences)[:_LONGEST_NOTE])
+        self.add(request.note)
+        return replace(request, note="; ".join(self._sentences)[:_LONGEST_NOTE])
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
@@ -564,21 +602,23 @@ def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
 
     Labels and usernames are compared case-insensitively.
     """
-    present = {name.lower() for name in have}
-    absent = []
+    seen_names = {name.lower() for name in have}
+    missing_names = []
     for name in wanted:
-        if name.lower() not in present:
-            present.add(name.lower())  # a second time, the name is a duplicate
-            absent.append(name)
-    return absent
+        if name.lower() not in seen_names:
+            seen_names.add(name.lower())  # a second time, the name is a duplicate
+            missing_names.append(name)
+    return missing_names
 
 
 def plausible(found: Proposed, page: str) -> Proposed:
-    """Return the request without an implausible URL or commit, which would end up in results, logs,
-    and pages. An implausible URL is replaced with `page`, the repository's page.
+    """Return the request, but without a merge commit that is not hexadecimal, and with `page` (the
+    repository's page) instead of an invalid URL.
+
+    The values are from the forge, and end up in results, logs, and pages.
     """
-    merged = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
-    return replace(found, url=web_page(found.url) or page, merge_commit=merged)
+    merge_commit = found.merge_commit if _COMMIT.fullmatch(found.merge_commit) else ""
+    return replace(found, url=web_page(found.url) or page, merge_commit=merge_commit)
 
 
 @dataclass(frozen=True)
@@ -594,25 +634,28 @@ class Comment:
 class Comments(Connected):
     """The comments on a repository's pull requests.
 
-    Our comment is found by its mark and edited, so there is only one.
+    Our comment is found by its mark (a hidden line that only our comments have) and edited, so
+    there is only one.
     """
 
     stays = "run it again"
 
     def put(self, request: str, mark: str, body: str) -> str:
-        """Add our comment with that mark, or replace its text if the comment exists. Return its
-        URL.
+        """Add our comment, or replace its text if a comment with that mark (a hidden line) exists.
+        Return its URL.
         """
         with self.understood():
             return web_page(self._put(request, mark, body)) or self.place.web
 
     def _put(self, request: str, mark: str, body: str) -> str:
-        """Like `put`, but return the URL from the forge's response."""
-        for found in self.marked(request, mark):
-            if plain(found.body) == plain(body):
-                return found.url
-            page = self.change(request, found, body)
-            if page is not None:
+        """Add our comment, or replace its text if a comment with that mark (a hidden line) exists.
+        Return the URL from the forge's response, which may be invalid.
+        """
+        for comment in self.marked(request, mark):
+            if normalized_text(comment.body) == normalized_text(body):
+                return comment.url
+            page = self.change(request, comment, body)
+            if page is not None:  # None: it is someone else's comment
                 return page
         return self.add(request, body)
 
@@ -635,7 +678,7 @@ class Comments(Connected):
     @staticmethod
     def holds(body: str, mark: str) -> bool:
         """Return whether one line of the comment is the mark."""
-        return mark in plain(body).split("\n")
+        return mark in normalized_text(body).split("\n")
 
 
 class Deployments(Connected):
@@ -647,21 +690,22 @@ class Deployments(Connected):
 
     def __init__(self, reach: Reach) -> None:
         super().__init__(reach)
-        self._begun: dict[str, str] = {}  # deployment numbers, by environment
+        # the numbers of the deployments that this run started, by environment
+        self._started: dict[str, str] = {}
 
     def begin(self, deployment: Deployment) -> None:
         """Start a deployment in this state."""
         with self.understood():
-            self._begun[deployment.environment] = self.create(deployment)
+            self._started[deployment.environment] = self.create(deployment)
 
     def end(self, deployment: Deployment, *, begun: bool) -> bool:
-        """Set the state of the deployment that this run started, or (if not `begun`) that an
-        earlier run started. Return whether there is such a deployment.
+        """Set the state of the deployment that this run started (`begun`), or else of an earlier
+        run's newest deployment for the same commit and environment.
 
-        An earlier run's deployment is the newest for the same commit and environment.
+        Return whether there is such a deployment.
         """
         if begun:
-            number = self._begun[deployment.environment]
+            number = self._started[deployment.environment]
         else:
             with self.understood():
                 number = self.find(deployment)

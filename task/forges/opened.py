@@ -1,4 +1,4 @@
-"""The forges that a run uses. Each is opened on first use."""
+"""The forges (Git hosts such as GitHub) that a run uses. Each is opened on first use."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Part = TypeVar("Part", bound=Connected)
 
 
 class Forges:
-    """Repository URL → its forge. Threads may share it. Each host is probed only once."""
+    """Repository URL → its forge (a Git host such as GitHub). Threads may share it. Each host is
+    probed only once.
+    """
 
     def __init__(
         self,
@@ -34,10 +36,11 @@ class Forges:
         log: Callable[[str], None] = lambda _line: None,
         warn: Callable[[str], None] = lambda _sentence: None,
     ) -> None:
-        """`known`: `--forge` first, then `task.forges.places.known_to`. No server is contacted yet.
+        """Create the collection of forges. No server is contacted yet.
 
-        `reached` returns the URL that this step uses to reach a repository, because pushes go to
-        that URL.
+        `known` are the forges from `--forge`, then those from `task.forges.places.known_to`.
+        `tokens` returns the tokens of the run. `reached` returns the push URL of a repository: the
+        URL that this step uses instead of the one in the Application.
         """
         self._known = tuple(known)
         self._tokens = once(tokens)
@@ -46,58 +49,61 @@ class Forges:
         self._log = log
         self._warn = warn
         self._lock = Lock()
-        self._probed: dict[str, Known] = {}
+        self._probed_forges: dict[str, Known] = {}  # by the root of the host's URLs
         self._hosts: dict[ForgeAddress, Host] = {}
-        self._committing: dict[ForgeAddress, GitHubCommits] = {}
-        self._opened: list[Connected] = []
+        self._commit_apis: dict[ForgeAddress, GitHubCommits] = {}
+        self._connected: list[Connected] = []  # everything that `close` has to close
 
     def place(self, repo: str, fails: str = "cannot open a pull request") -> ForgeAddress:
-        """Return the repository's address.
+        """Return the address of a repository on its forge: the kind of forge (such as `github`),
+        the URL of its API, and the repository's name there.
 
-        Raises `ForgeError` if the URL is not on a forge, and the errors of `probe`.
+        `repo` is the repository's URL in an Application. This step may push to a different URL (a
+        mirror or a proxy), so compare both with the known forges, the push URL first. If neither
+        fits, probe the first URL's host.
 
-        The push URL comes first if it is on a forge. If the push URL is a mirror's path or a proxy
-        that is not a known forge, the repository's own URL is used. `fails` is the start of an
-        error message.
+        Raises `ForgeError` if a URL is not a repository on a forge (the message starts with
+        `fails`), and the errors of `probe`.
         """
-        # an unreadable token is a usage error, wherever the repository is
+        # called only for its error: an unreadable token is a usage error, wherever the repository
+        # is
         self._tokens()
 
         push_url = self._push_url(repo)
         urls = [repo]
-        if push_url != repo and _on_a_host(push_url):
+        if push_url != repo and _is_on_host(push_url):  # else it is a mirror's local path
             urls = [push_url, repo]
 
-        # a forge with an address is certain; one without is a guess for every other host
-        with_address = tuple(forge for forge in self._known if forge.root)
+        # a known forge with an address is certain; one without is a guess for every other host, so
+        # it is used only if neither URL fits the certain ones
+        certain_forges = tuple(forge for forge in self._known if forge.root)
         try:
-            for known in (with_address, self._known):
+            for known_forges in (certain_forges, self._known):
                 for url in urls:
-                    place = place_of(url, known)
-                    if place:
-                        return place
-            return self._probed_place(urls[0])
+                    address = place_of(url, known_forges)
+                    if address:
+                        return address
+            return self._address_after_probe(urls[0])
         except Malformed as error:
             raise ForgeError(f"{fails}: {error.message}", hint=error.hint) from error
 
     def check_host(self, repo: str) -> None:
-        """Raise the `ForgeError` of `place` if the repository is not on a host, such as a local
-        path.
+        """Raise `ForgeError` if the repository is not on a host, because its URL is a local path.
 
         No server is contacted.
         """
-        if not _on_a_host(self._push_url(repo)) and not _on_a_host(repo):
-            self.place(repo)
+        if not _is_on_host(self._push_url(repo)) and not _is_on_host(repo):
+            self.place(repo)  # called only for its error
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
-        """Return the kind of forge, and the URL of the page that shows a head branch's changes, or
-        ("", "").
+        """Return the kind of forge, such as `github`, and the URL of the page that compares the
+        branches `base` and `head`, or ("", "") if the forge cannot be determined.
         """
         try:
-            place = self.place(repo)
+            address = self.place(repo)
         except TaskError:
             return "", ""
-        return place.forge, compare_url(place, base, head)
+        return address.forge, compare_url(address, base, head)
 
     def commit_page(self, repo: str, commit: str) -> str:
         """Return the URL of a commit's page, or "" if the kind of forge cannot be determined from
@@ -106,124 +112,134 @@ class Forges:
         if not commit:
             return ""
         for url in (self._push_url(repo), repo):
-            with suppress(Malformed):  # the URL is a local path
-                place = place_of(url, self._known)
-                if place:
-                    page_format = FORGES[place.forge].commit
-                    return page_format.format(place.web, commit)
+            with suppress(Malformed):  # the URL may be a local path
+                address = place_of(url, self._known)
+                if address:
+                    page_format = FORGES[address.forge].commit
+                    return page_format.format(address.web, commit)
         return ""
 
     def range_page(self, repo: str, old: str, new: str) -> str:
-        """Return the page that compares two commits, or "" if the kind of Git host cannot be
-        determined from the URL.
+        """Return the URL of the page that compares two commits, or "" if the kind of forge cannot
+        be determined from the repository's URL.
         """
-        with suppress(Malformed):  # a path
-            place = place_of(repo, self._known)
-            if place:
-                return range_url(place, old, new)
+        with suppress(Malformed):  # the URL may be a local path
+            address = place_of(repo, self._known)
+            if address:
+                return range_url(address, old, new)
         return ""
 
     def of(self, repo: str) -> Host:
-        """Return the repository's forge, which is opened on first use.
+        """Return the client for the repository's pull requests, which is created on first use.
 
-        Raises the errors of `place`, and `CredentialsError` if there is no token for it.
+        Raises the errors of `place`, and `CredentialsError` if there is no token for the forge.
         """
-        place = self.place(repo)
+        address = self.place(repo)
         with self._lock:
-            if place not in self._hosts:
-                token = self._tokens().of(place)
-                self._hosts[place] = self._open(FORGES[place.forge].client, place, token)
-            return self._hosts[place]
+            if address not in self._hosts:
+                token = self._tokens().of(address)
+                self._hosts[address] = self._open(FORGES[address.forge].client, address, token)
+            return self._hosts[address]
 
     def if_known(self, repo: str) -> Host | None:
-        """Return the repository's forge, or None if it cannot be determined from the URLs or there
-        is no token for it.
+        """Return the client for the repository's pull requests, or None if the kind of forge cannot
+        be determined from the URLs or there is no token for it.
 
         Hosts are not probed.
         """
-        for url in dict.fromkeys((self._push_url(repo), repo)):
+        distinct_urls = dict.fromkeys((self._push_url(repo), repo))
+        for url in distinct_urls:
             with suppress(Malformed, CredentialsError):
                 if place_of(url, self._known):
                     return self.of(repo)
         return None
 
     def comments(self, repo: str) -> Comments:
-        """Return the comments on pull requests of the job's own repository. Raises the errors of
-        `of`.
+        """Return a client for the comments on pull requests of the CI job's own repository. Raises
+        the errors of `of`.
         """
-        place = self.place(repo, "cannot post a comment")
-        token = self._tokens().of_the_job(place, "a comment")
-        return self._open(FORGES[place.forge].comments, place, token)
+        address = self.place(repo, "cannot post a comment")
+        token = self._tokens().of_the_job(address, "a comment")
+        return self._open(FORGES[address.forge].comments, address, token)
 
     def deployments(self, repo: str) -> Deployments:
-        """Return the deployments of the job's own repository. Raises the errors of `of`."""
-        place = self.place(repo, "cannot report a deployment")
-        kind = FORGES[place.forge].deployments
-        if kind is None:
+        """Return a client for the deployments of the CI job's own repository.
+
+        Raises the errors of `of`, and `ForgeError` if the forge does not show deployments.
+        """
+        address = self.place(repo, "cannot report a deployment")
+        client_class = FORGES[address.forge].deployments
+        if client_class is None:
             names = ", ".join(forge.name for forge in FORGES.values() if forge.deployments)
             hint = f"omit --deployments; only these hosts support deployments: {names}"
-            raise ForgeError(f"deployments are not supported on {place.host}", hint=hint)
-        return self._open(kind, place, self._tokens().of_the_job(place, "a deployment"))
+            raise ForgeError(f"deployments are not supported on {address.host}", hint=hint)
+        token = self._tokens().of_the_job(address, "a deployment")
+        return self._open(client_class, address, token)
 
     def commits(self, repo: str) -> GitHubCommits:
-        """Return GitHub's API for commits to the repository, which is opened on first use.
+        """Return the client for commits to the repository through GitHub's API, which is created on
+        first use.
 
-        Raises the errors of `place_on_github`, and `CredentialsError`.
+        Raises the errors of `place_on_github`, and `CredentialsError` if there is no token.
         """
         # Imported late: only `--commit-through github` commits through an API.
         from task.forges.github_commits import GitHubCommits  # noqa: PLC0415
 
-        place = self.place_on_github(repo)
+        address = self.place_on_github(repo)
         with self._lock:
-            if place not in self._committing:
-                token = self._tokens().of(place, "a commit through its API")
-                self._committing[place] = self._open(GitHubCommits, place, token)
-            return self._committing[place]
+            if address not in self._commit_apis:
+                token = self._tokens().of(address, "a commit through its API")
+                self._commit_apis[address] = self._open(GitHubCommits, address, token)
+            return self._commit_apis[address]
 
     def place_on_github(self, repo: str) -> ForgeAddress:
-        """Return the repository's address.
+        """Return the address of a repository on GitHub.
 
-        Raises the errors of `place`, and `ForgeError` if it is not on GitHub.
+        Raises the errors of `place`, and `ForgeError` if it is on another forge.
         """
-        place = self.place(repo, "GitHub's API cannot commit")
-        if place.forge != "github":
+        address = self.place(repo, "GitHub's API cannot commit")
+        if address.forge != "github":
             hint = "commit with git: --commit-through git"
-            raise ForgeError(f"GitHub's API cannot commit to {place.host}", hint=hint)
-        return place
+            raise ForgeError(f"GitHub's API cannot commit to {address.host}", hint=hint)
+        return address
 
     def close(self) -> None:
         """Close the connections."""
         with self._lock:
-            for connected in self._opened:
+            for connected in self._connected:
                 connected.close()
-            for opened in (self._opened, self._hosts, self._committing):
-                opened.clear()
+            self._connected.clear()
+            self._hosts.clear()
+            self._commit_apis.clear()
 
-    def _open(self, kind: type[Part], place: ForgeAddress, token: ForgeToken) -> Part:
-        connected = kind(Reach(place, token, self._more_ca, self._log, warn=self._warn))
-        self._opened.append(connected)
+    def _open(self, client_class: type[Part], address: ForgeAddress, token: ForgeToken) -> Part:
+        """Create a client for the repository at this address, and remember it for `close`."""
+        reach = Reach(address, token, self._more_ca, self._log, warn=self._warn)
+        connected = client_class(reach)
+        self._connected.append(connected)
         return connected
 
-    def _probed_place(self, repo: str) -> ForgeAddress:
-        """Return the repository's address after probing its host, unless that has been done.
+    def _address_after_probe(self, repo: str) -> ForgeAddress:
+        """Return the repository's address on the kind of forge that a probe of its host detects.
+        Each host is probed only once.
 
         Raises `ForgeError` if the URL is not a repository on the detected forge.
         """
         remote = remote_of(repo)
         with self._lock:
-            if remote.root not in self._probed:
-                self._probed[remote.root] = probe(remote, self._more_ca, self._log)
-            detected = self._probed[remote.root]
-        place = place_of(repo, (detected,))
-        if place is None:
+            if remote.root not in self._probed_forges:
+                self._probed_forges[remote.root] = probe(remote, self._more_ca, self._log)
+            detected_forge = self._probed_forges[remote.root]
+        address = place_of(repo, (detected_forge,))
+        if address is None:
             raise ForgeError(
                 f"this is not a repository on {remote.host}",
                 hint="use https://host/owner/repository",
             )
-        return place
+        return address
 
 
-def _on_a_host(url: str) -> bool:
+def _is_on_host(url: str) -> bool:
     """Return whether a URL has a host. A mirror's URL may be a local path, which has no host."""
     try:
         remote_of(url)

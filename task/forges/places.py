@@ -44,8 +44,8 @@ LIMITS = Limits(
 
 @dataclass(frozen=True)
 class Known:
-    """A forge known from a source other than the repository's URL: `--forge NAME=URL`,
-    CI_SERVER_URL, a probe.
+    """A forge (a Git host such as GitHub) known from a source other than the repository's URL:
+    `--forge NAME=URL`, CI_SERVER_URL, a probe.
     """
 
     forge: str
@@ -56,7 +56,9 @@ class Known:
 
 
 def forge_option(text: str) -> Known:
-    """Parse `NAME` (root "") or `NAME=URL` of `--forge`. Raises `Malformed`."""
+    """Parse the value of `--forge`: `gitlab`, or `gitlab=https://git.example.com`. Without a URL,
+    the result's `root` is "". Raises `Malformed`.
+    """
     name, _, root = text.strip().partition("=")
     name = name.strip().lower()
     root = root.strip().rstrip("/")
@@ -66,8 +68,9 @@ def forge_option(text: str) -> Known:
     if name not in FORGES:
         raise Malformed(f"{name[:100]!r} is not a known kind of Git host", HINT)
     is_http = root.startswith(("https://", "http://"))
-    has_other_parts = any(character in root for character in "@?# ")
-    if root and (not is_http or has_other_parts):
+    has_login_or_query = any(character in root for character in "@?# ")
+    is_plain_url = is_http and not has_login_or_query
+    if root and not is_plain_url:
         raise Malformed(
             "the Git host's address must be an http or https URL without credentials", HINT
         )
@@ -75,7 +78,9 @@ def forge_option(text: str) -> Known:
 
 
 def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the CI system's own server, by kind of forge, from its variables."""
+    """Return the URL of the Git host that the CI system belongs to, from its variables, by kind of
+    forge: {"gitlab": "https://gitlab.example.com"}, or {} if there is none.
+    """
     # Gitea and Forgejo also set GitHub's variables.
     is_like_gitea = "true" in (environ.get("GITEA_ACTIONS"), environ.get("FORGEJO_ACTIONS"))
     forge_of_actions = "gitea" if is_like_gitea else "github"
@@ -95,18 +100,20 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
     """Return the forge that the CI system belongs to, from its variables."""
     servers = servers_of(environ)
-    if "azure" in servers:  # the collection is part of a project
-        servers["azure"] = "/".join(servers["azure"].split("/")[:3])  # scheme, "", and host
+    if "azure" in servers:  # remove the collection's path: it is part of a project's address
+        scheme_and_host = servers["azure"].split("/")[:3]  # "https:", "", and the host
+        servers["azure"] = "/".join(scheme_and_host)
+    # a URL with credentials (`user@host`) is skipped
     return tuple(Known(forge, root) for forge, root in servers.items() if "@" not in root)
 
 
 def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
-    """Return the address of this URL's repository, or None if the host's forge is unknown (`probe`
-    can detect it).
+    """Return the address of the repository at this URL on its forge (a Git host such as GitHub), or
+    None if the kind of forge is unknown (`probe` can detect it).
 
-    Public hosts come first, then `known`, then the URL's shape and the host's name. A `Known`
-    without a root is for every other host. Raises `Malformed` if the URL is not a repository on the
-    forge.
+    Public hosts come first, then the `known` forges with a root (a URL) that the repository is
+    below, then the `known` ones without a root, which are for every other host, then a guess from
+    the URL. Raises `Malformed` if the URL is not a repository on the forge.
     """
     remote = remote_of(url)
     public_forge = _public_forge(remote.host)
@@ -123,6 +130,7 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
             return _address_on(entry.forge, replace(remote, parts=parts, host=host), entry.root)
 
     for entry in known:
+        # an ssh host may have another name than the web pages in `--forge NAME=URL`
         applies_to_any_host = not entry.root or (remote.ssh and entry.chosen)
         if applies_to_any_host:
             host = split(entry.root).authority or remote.host
@@ -141,12 +149,13 @@ def _public_forge(host: str) -> str:
 
 
 def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
-    """Return the path segments below a forge's root, or None if the repository is not below it.
+    """Return the segments of a repository's path that come after the path of a forge's root URL, or
+    None if the repository is not below it.
 
-    An ssh URL does not include the root's path.
+    `https://example.com/gitlab/acme/web` below `https://example.com/gitlab` is ("acme", "web").
     """
     root_url = split(root)
-    if remote.ssh:
+    if remote.ssh:  # an ssh URL does not include the root's path
         same_host = root_url.host == split(remote.root).host
         return remote.parts if same_host else None
     if root_url.authority != remote.host:
@@ -157,12 +166,14 @@ def _path_below(remote: RemoteUrl, root: str) -> tuple[str, ...] | None:
 
 
 def _guess_forge(remote: RemoteUrl) -> str:
-    """Return the forge suggested by the URL's shape or the hostname, or ""."""
+    """Return the kind of forge suggested by the URL's shape or the hostname, such as "gitlab" for
+    `gitlab.example.com`, or "".
+    """
     if "_git" in remote.parts:
         return "azure"
     if not remote.ssh and len(remote.parts) > 2 and remote.parts[-3] == "scm":
         return "bitbucket-server"
-    if "." not in remote.host:
+    if "." not in remote.host:  # a hostname without a domain
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
     words = set(first_label.split("-"))  # `my-gitea.example.com` has the word `gitea`
@@ -174,24 +185,26 @@ def _guess_forge(remote: RemoteUrl) -> str:
 
 def _address_on(forge: str, remote: RemoteUrl, root: str) -> ForgeAddress:
     """Return the address of a repository on this kind of forge, with its host."""
-    place = FORGES[forge].place(remote, root.rstrip("/"))
-    return replace(place, host=split(place.web or root).authority)
+    address = FORGES[forge].place(remote, root.rstrip("/"))
+    return replace(address, host=split(address.web or root).authority)
 
 
-def compare_url(place: ForgeAddress, base: str, head: str) -> str:
-    """Return the page that shows the head branch's changes."""
-    return FORGES[place.forge].compare.format(
-        place.web,
+def compare_url(address: ForgeAddress, base: str, head: str) -> str:
+    """Return the URL of the page that compares the branches `base` and `head` of a repository."""
+    page_format = FORGES[address.forge].compare
+    return page_format.format(
+        address.web,
         quote(base),
         quote(head),
     )
 
 
-def range_url(place: ForgeAddress, old: str, new: str) -> str:
-    """Return the page that shows the changes between two commits."""
-    kind = FORGES[place.forge]
-    return (kind.range or kind.compare).format(
-        place.web,
+def range_url(address: ForgeAddress, old: str, new: str) -> str:
+    """Return the URL of the page that compares two commits of a repository."""
+    kind = FORGES[address.forge]
+    page_format = kind.range or kind.compare
+    return page_format.format(
+        address.web,
         quote(old),
         quote(new),
     )
@@ -203,14 +216,16 @@ def probe(
     log: Callable[[str], None] = lambda _line: None,
     limits: Limits = LIMITS,
 ) -> Known:
-    """Detect a host's forge and the root of its web pages (GitLab and others may be below a path).
+    """Detect a host's kind of forge and the root of its web pages, by requesting an address that
+    only this kind of forge serves.
 
     Raises `ForgeError` if the host is of a different kind, and `UnreachableError` if it does not
     respond.
     """
+    # GitLab and others may be below a path, which then comes before the owner and the repository
     folders = [""]
-    has_folder = len(remote.parts) > 2  # before the owner and repository
-    if not remote.ssh and has_folder:
+    may_have_folder = len(remote.parts) > 2
+    if not remote.ssh and may_have_folder:
         folders.append(f"/{quote(remote.parts[0])}")
 
     http = Http(

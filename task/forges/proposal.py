@@ -74,7 +74,7 @@ KEY = 8  # hexadecimal digits of the key for a label or person
 
 @dataclass(frozen=True)
 class Content:
-    """The parts of a request's body."""
+    """The parts of a pull request's body."""
 
     apps: Sequence[AppChanges]
     text: str = ""  # from the author's own template, without subject and trailers (`message_parts`)
@@ -108,12 +108,12 @@ def headline(
     apps: Sequence[AppChanges],
     back: Sequence[AppChanges] = (),
 ) -> str:
-    """Return a title with the change (`web: ghcr.io/acme/web 1.0.0 → 1.1.0`) or the number of
-    changes.
+    """Return a pull request's title: `web: ghcr.io/acme/web 1.0.0 → 1.1.0`, or for several
+    Applications, `3 Applications: …`.
 
-    `back` has the changes that a person rolled back. If there are any, the title mentions only
-    these, so that it does not depend on other waiting builds. `subject` is the commit's subject for
-    other actions by a person.
+    `apps` has the changes of each Application. `back` has those that a person rolled back: if there
+    are any, the title mentions only these, so that it does not depend on other waiting builds. For
+    a `command` that a person starts, the title begins with the commit's `subject`.
     """
     if back:
         back_names, back_changes = _in_short(back)
@@ -131,11 +131,12 @@ def headline(
 
 
 def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
-    """Return the Applications and their changes, in a few words each: `web`, and
+    """Return the Applications' names and their changes, in a few words each: `web`, and
     `ghcr.io/acme/web 1.0.0 → 1.1.0`.
     """
     names = apps[0].name if len(apps) == 1 else f"{len(apps)} Applications"
     changes = [change for app in apps for change in app.changes]
+    # (name, new tag, new digest) of each image, without duplicates
     images = dict.fromkeys((change.image.name, *_version(change)) for change in changes)
     if len(images) > 1:
         return names, _each_in_short(list(images))
@@ -143,17 +144,18 @@ def _in_short(apps: Sequence[AppChanges]) -> tuple[str, str]:
 
 
 def _one_in_short(changes: Sequence[Change]) -> str:
-    """Return the image, the old version, and the new version. All changes are to the same image and
-    version.
+    """Return the image, the old version, and the new version: `ghcr.io/acme/web 1.0.0 → 1.1.0`.
+
+    All changes are to the same image and the same new version. If they have different old versions,
+    no old version is shown.
     """
     image_name = changes[0].image.name
     new_tag, new_digest = _version(changes[0])
     old_versions = {(change.old_tag, change.old_digest) for change in changes}
+    old_tag = ""
+    old_digest = ""
     if len(old_versions) == 1:
         old_tag, old_digest = old_versions.pop()
-    else:  # the old version is not shown if there are several
-        old_tag = ""
-        old_digest = ""
 
     only_digest_changes = not new_tag or old_tag == new_tag
     old = _tag_or_digest(old_tag, old_digest, both=only_digest_changes)
@@ -162,8 +164,8 @@ def _one_in_short(changes: Sequence[Change]) -> str:
 
 
 def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
-    """Return `1.1.0`, or the digest if there is no tag, or `latest@sha256:0123456789ab` for
-    both.
+    """Return the tag, or the shortened digest if there is no tag. With `both`, return both, such as
+    `latest@sha256:0123456789ab`.
     """
     if tag and not both:
         return tag
@@ -171,15 +173,16 @@ def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
 
 
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
-    """Return the new version of each image (name, tag, digest), as far as it fits in a title: after
-    a squash merge, the base's history has no other record.
+    """Return the new versions of the `images` (name, tag, digest) that fit in a title, and the
+    number of the others: `web 1.1.0, api 2.0.0 and 3 more images`.
     """
+    # after a squash merge, the base's history has no other record of the versions
     versions = []
     for name, tag, digest in images:
         last_part = name.rpartition("/")[2]
         versions.append(f"{last_part} {tag or digest[:SHOWN_DIGEST]}")
 
-    shown = versions[:1]
+    shown = versions[:1]  # the first is always shown, however long it is
     for version in versions[1:]:
         if sum(map(len, shown)) + len(version) > ROOM_FOR_IMAGES:
             break
@@ -190,23 +193,27 @@ def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
 
 
 def message_parts(message: str) -> tuple[str, str]:
-    """Return a commit message's subject, and the text after it without trailers."""
+    """Return a commit message's subject, and the text after it without trailers (the lines like
+    `Signed-off-by: …` at the end).
+    """
     subject, _, text = message.strip().partition("\n")
     paragraphs = text.strip("\n").split("\n\n")
     last_lines = paragraphs[-1].strip().split("\n")
-    if all(TRAILER.fullmatch(line) for line in last_lines):
+    ends_with_trailers = all(TRAILER.fullmatch(line) for line in last_lines)
+    if ends_with_trailers:
         paragraphs.pop()
     return subject.strip(), "\n\n".join(paragraphs).strip()
 
 
 def body(content: Content, forge: str = "") -> str:
-    """Return Markdown within the forge's limit: the number of changes, the changes, the author's
-    text, links, and marks.
+    """Return a pull request's body as Markdown within the forge's limit: the number of changes, the
+    changes, the author's text, and links.
 
-    Parts that are too long are visibly truncated. The marks are always complete, at the end.
+    It is enclosed in marks (hidden lines for later runs), which are always complete. Other parts
+    that are too long are truncated or omitted.
     """
-    html = forge not in WITHOUT_HTML
-    mark = HIDDEN if html else HIDDEN_WITHOUT_HTML
+    supports_html = forge not in WITHOUT_HTML
+    mark = HIDDEN if supports_html else HIDDEN_WITHOUT_HTML
     begin = mark.format(BEGIN, ABOUT[BEGIN])
     end = mark.format(END, ABOUT[END])
     if content.commit:
@@ -219,27 +226,28 @@ def body(content: Content, forge: str = "") -> str:
     rows_have_source = any(row.source for row in rows)
     links = _links(content, with_source=not rows_have_source)
 
-    # The marks, the heading, and the links always fit. The table comes first for the remaining
-    # room, then the author's text, and then every other part that fits as a whole.
+    # `room` is the number of characters that are left. The marks, the heading, and the links always
+    # fit. The table comes first for the remaining room, then the author's text, and then every
+    # other part that fits as a whole.
     room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
     table = table_of(rows, room) if rows else ""
     room -= len(table) + len(SEPARATOR)
     text = _fenced(content.text, room)
     room -= len(text) + len(SEPARATOR)
-    fitting: list[str] = []
-    for part in (*content.besides, folded("What happens if …", LIFE, html=html)):
+    optional_parts: list[str] = []  # those that fit
+    for part in (*content.besides, folded("What happens if …", LIFE, html=supports_html)):
         needed = len(part) + len(SEPARATOR)
         if needed <= room:
             room -= needed
-            fitting.append(part)
+            optional_parts.append(part)
 
-    parts = (begin, heading, table, text, links, *fitting, end)
+    parts = (begin, heading, table, text, links, *optional_parts, end)
     return SEPARATOR.join(filter(None, parts)) + "\n"
 
 
 def _links(content: Content, *, with_source: bool) -> str:
-    """Return the links for the reader on one line: the source commit, the pipeline's run, and the
-    changes.
+    """Return one line of Markdown with links for the reader: to the source commit (`with_source`),
+    the pipeline's run, and the changes. Unknown ones are omitted.
     """
     links = []
     if content.source and with_source:
@@ -252,9 +260,11 @@ def _links(content: Content, *, with_source: bool) -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the body of a request that we close, with the reason."""
-    _before, known, _after = split(found.body)
-    mark = HIDDEN_WITHOUT_HTML if known.startswith("[//]") else HIDDEN
+    """Return the new body of the pull request `found`, which we close: the reason replaces our part
+    of the body, between our marks. People's text before and after it is kept.
+    """
+    _before, our_part, _after = split(found.body)
+    mark = HIDDEN_WITHOUT_HTML if our_part.startswith("[//]") else HIDDEN
     reason = f"No updates are waiting anymore, so Image Update closed this request. {code(because)}"
     begin = mark.format(BEGIN, ABOUT[BEGIN])
     end = mark.format(END, ABOUT[END])
@@ -262,11 +272,11 @@ def closed_body(found: Proposed, because: str) -> str:
 
 
 def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
-    """Return a row for each change of each Application.
+    """Return the table's rows, one for each change of each Application.
 
-    A change to several files is one row.
+    The same change in several files is one row, which lists the files.
     """
-    rows: dict[tuple[str, ...], Row] = {}
+    rows: dict[tuple[str, ...], Row] = {}  # by (Application, image, old version, new version)
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
@@ -280,7 +290,7 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
 
 
 def _change_row(application: str, change: Change) -> Row:
-    """Return the row for one change to one file."""
+    """Return the table's row for one change of an Application in one file."""
     old = "@".join(filter(None, (change.old_tag, change.old_digest))) or "(none)"
     new = "@".join(filter(None, _version(change)))
     why = change.why
@@ -308,10 +318,12 @@ def _version(change: Change) -> tuple[str, str]:
 
 
 def _fenced(text: str, room: int) -> str:
-    """Return the author's text in a fenced block that the text cannot close, with at most `room`
-    characters. If there is not enough room, the text is truncated or, in the end, omitted.
+    """Return the author's text in a fenced code block with at most `room` characters in total. The
+    fence is longer than any run of backticks in the text, so the text cannot close the block.
+
+    If there is not enough room, the text is truncated, or omitted if almost nothing would fit.
     """
-    # a break after the first character, so that the text cannot contain our marks
+    # an invisible break in each comment's start, so that the text cannot contain our marks
     without_comments = COMMENT.sub(lambda match: match[0][0] + BREAK + match[0][1:], text.strip())
     shown = _without_mentions(without_comments)
     if not shown:
@@ -319,11 +331,12 @@ def _fenced(text: str, room: int) -> str:
     backtick_runs = FENCE.findall(shown)
     longest_run = max(map(len, backtick_runs), default=2)
     fence = "`" * (longest_run + 1)
-    room_inside = room - 2 * len(fence) - 10
+    room_inside = room - 2 * len(fence) - 10  # room for `text` and the line ends
     if room_inside < 40:  # not enough room for anything useful
         return ""
     if len(shown) > room_inside:
-        shown = shown[: room_inside - 2].rstrip() + "\n…"
+        ending = "\n…"
+        shown = shown[: room_inside - len(ending)].rstrip() + ending
     return f"{fence}text\n{shown}\n{fence}"
 
 
@@ -333,33 +346,39 @@ def _without_mentions(text: str) -> str:
 
 
 def value_of(text: str, name: str, pattern: str = "[0-9a-f]{40,64}") -> str:
-    """Return our mark's value, or "".
+    """Return the value of our mark with this name (a hidden line of a body), or "".
 
-    The last match is our mark, because no other text comes after it.
+    If several lines look like it, the last one is our mark, because no other text comes after it.
     """
     values = re.findall(rf"^{HIDING}{name}: ({pattern})\s*(?:-->|\))\s*$", text, re.MULTILINE)
     return str(values[-1]) if values else ""
 
 
 def described(text: str) -> str:
-    """Return the head commit in a body, or "" if there is none."""
+    """Return the head commit that a pull request's body describes, or "" if there is none."""
     return value_of(text, DESCRIBED)
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return the text before our part of a body, our part with its marks, and the text after it."""
-    lines = list(ANY.finditer(text))
-    if not lines:
+    """Return three parts of a pull request's body: a person's text before our part, our part, and a
+    person's text after it. Our part is everything from our first mark to our last mark.
+
+    Without marks, all of the body is the first part.
+    """
+    marks = list(ANY.finditer(text))
+    if not marks:
         return text, "", ""
-    start = lines[0].start()
-    end = lines[-1].end()
+    start = marks[0].start()
+    end = marks[-1].end()
     return text[:start], text[start:end], text[end:]
 
 
 def with_our_part(text: str, ours: str) -> str:
-    """Return a body with this part instead of our earlier part, or at its end."""
-    before, known, after = split(text)
-    if not known and before.strip():
+    """Return a pull request's body with `ours` instead of our earlier part. If the body does not
+    have an earlier part, add `ours` at its end.
+    """
+    before, earlier_part, after = split(text)
+    if not earlier_part and before.strip():
         before = f"{before.rstrip()}{SEPARATOR}"
     if not after.strip():
         after = "\n"
@@ -367,7 +386,9 @@ def with_our_part(text: str, ours: str) -> str:
 
 
 def with_mark(text: str, name: str, value: str) -> str:
-    """Return a body with our mark set to this value. Without a value, remove the mark."""
+    """Return a pull request's body with our mark (a hidden line) of this name set to this value.
+    Without a value, remove the mark.
+    """
     before, ours, after = split(text)
     mark = HIDDEN_WITHOUT_HTML if ours.startswith("[//]") else HIDDEN
     other_lines = [line for line in ours.split("\n") if not re.match(rf"{HIDING}{name}: ", line)]
@@ -381,8 +402,10 @@ def with_mark(text: str, name: str, value: str) -> str:
     return before + "\n".join(other_lines) + after
 
 
-def renamed(found: Proposed) -> bool:
-    """Return whether a person has changed the request's title."""
+def has_changed_title(found: Proposed) -> bool:
+    """Return whether a person has changed the title of the pull request: its digest is not the one
+    in our mark.
+    """
     return value_of(found.body, TITLE) != digest(found.title)
 
 
@@ -391,60 +414,67 @@ def digest(title: str) -> str:
     return sha256(" ".join(title.split()).encode("utf-8", "replace")).hexdigest()
 
 
-def wish(kind: str, name: str = "") -> str:
-    """Return a key for something that a request should have: a label, a reviewer, an assignee, or
-    `auto-merge`.
+def wish_key(kind: str, name: str = "") -> str:
+    """Return a short key for a wish, something that a pull request should have: a label, a
+    reviewer, or an assignee with this name, or `auto-merge`.
     """
     return sha256(f"{kind} {name}".lower().encode("utf-8", "replace")).hexdigest()[:KEY]
 
 
 def wishes(proposal: Proposal) -> frozenset[str]:
-    """Return the keys of everything that a request should have."""
-    keys = [wish("label", name) for name in proposal.labels]
-    keys += [wish("reviewer", name) for name in proposal.reviewers]
-    keys += [wish("assignee", name) for name in proposal.assignees]
+    """Return the keys of everything that a pull request should have: its labels, reviewers, and
+    assignees, and auto-merge.
+    """
+    keys = [wish_key("label", name) for name in proposal.labels]
+    keys += [wish_key("reviewer", name) for name in proposal.reviewers]
+    keys += [wish_key("assignee", name) for name in proposal.assignees]
     if proposal.auto_merge:
-        keys.append(wish("auto-merge"))
+        keys.append(wish_key("auto-merge"))
     return frozenset(keys)
 
 
 def applied_wishes(text: str) -> frozenset[str]:
-    """Return the keys of everything that runs have set on the request with this body."""
+    """Return the keys (see `wish_key`) of everything that earlier runs have set on the pull request
+    with this body, which records them one after the other.
+    """
     keys = value_of(text, SETTLED, "[0-9a-f]+")
     return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
 def with_applied_wishes(text: str, keys: frozenset[str]) -> str:
-    """Return the body with a mark for everything that is set."""
+    """Return the body with a mark (a hidden line) that records these keys as set."""
     return with_mark(text, SETTLED, "".join(sorted(keys)))
 
 
 def lacking(proposal: Proposal, text: str) -> Proposal:
-    """Return the proposal with only the labels, people, and auto-merge still to be set on the
-    request with this body.
+    """Return the proposal with only the labels, people, and auto-merge that no run has set yet on
+    the pull request with the body `text`.
     """
     set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for name in names if wish(kind, name) not in set_before)
+        return tuple(name for name in names if wish_key(kind, name) not in set_before)
 
     return replace(
         proposal,
         labels=still_unset("label", proposal.labels),
         reviewers=still_unset("reviewer", proposal.reviewers),
         assignees=still_unset("assignee", proposal.assignees),
-        auto_merge=proposal.auto_merge and wish("auto-merge") not in set_before,
+        auto_merge=proposal.auto_merge and wish_key("auto-merge") not in set_before,
     )
 
 
-def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) -> Proposal:
-    """Return the proposal with a title and body within the forge's limits, and with marks for both.
+def with_fitting_text(
+    proposal: Proposal, longest: int, current: Proposed | None = None
+) -> Proposal:
+    """Return the proposal with its final title and body, within the forge's limits (`longest`
+    characters for the body), and with the title's digest in a mark of the body.
 
-    People's changes to the title and body of the open request `current` are kept.
+    People's changes to the title and body of the open pull request `current`, if any, are kept.
     """
     title = _fitting_title(proposal.title)
     title_mark = digest(title)
-    if current and renamed(current):
+    if current and has_changed_title(current):
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
@@ -454,15 +484,15 @@ def fitted(proposal: Proposal, longest: int, current: Proposed | None = None) ->
 
 
 def _fitting_body(body: str, longest: int) -> str:
-    """Return the body with at most `longest` characters: our part is truncated, but not its marks,
-    which are at its end.
+    """Return the body with at most `longest` characters, if possible: the text in our part is
+    truncated, but not the marks at its end, nor people's text around it.
     """
     excess = len(body) - longest
     if excess <= 0:
         return body
     before, ours, after = split(body)
     text, _, marks = ours.rpartition(SEPARATOR)
-    kept_length = max(0, len(text) - excess - len("\n…"))
+    kept_length = max(0, len(text) - excess - len("\n…"))  # with room for the ellipsis
     return f"{before}{text[:kept_length]}\n…{SEPARATOR}{marks}{after}"
 
 
@@ -475,25 +505,27 @@ def _fitting_title(title: str) -> str:
     if sum(widths) <= LONGEST_TITLE:
         return title
     column_ends = list(accumulate(widths))
-    fitting = bisect_right(column_ends, LONGEST_TITLE - 1)  # with one column for the ellipsis
-    return f"{title[:fitting]}…"
+    fitting_length = bisect_right(column_ends, LONGEST_TITLE - 1)  # one column for the ellipsis
+    return f"{title[:fitting_length]}…"
 
 
 def has_same_text(found: Proposed, proposal: Proposal) -> bool:
-    """Return whether the request already has this text.
+    """Return whether the pull request `found` already has the proposal's title and body.
 
     Forges change line endings and drop trailing whitespace.
     """
-    same_title = plain(found.title) == plain(proposal.title)
-    return same_title and plain(found.body) == plain(proposal.body)
+    same_title = normalized_text(found.title) == normalized_text(proposal.title)
+    return same_title and normalized_text(found.body) == normalized_text(proposal.body)
 
 
-def overtaken(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
-    """Return whether another build has changed the text since the request was found."""
+def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
+    """Return whether another run has changed the pull request's text since it was `found`: the
+    `current` text describes neither the same commit as before nor the proposal's commit.
+    """
     return described(current.body) not in (described(found.body), described(proposal.body))
 
 
-def plain(text: str) -> str:
+def normalized_text(text: str) -> str:
     """Return the text with trailing whitespace and line endings normalized, because forges change
     both.
     """

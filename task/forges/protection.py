@@ -20,7 +20,7 @@ _GITLAB_MAINTAINER = 40
 _READ_ONLY = "read-only"
 
 
-def listed(response: object, *keys: str) -> list[Mapping[str, Any]]:
+def rules_in(response: object, *keys: str) -> list[Mapping[str, Any]]:
     """Return the rules in a response. Raises `TypeError` if the response has a different shape."""
     if not isinstance(value_at(response, *keys), list):
         raise TypeError("no list of rules")
@@ -35,7 +35,9 @@ def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
 
 
 def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether developers may push. The most permissive of the matching rules wins."""
+    """Return whether developers may push a branch with this name. If several rules match, the most
+    permissive one wins.
+    """
     matching = [rule for rule in protected if _glob_fits(dig(rule, "name"), name, across=True)]
     if not matching:
         return True
@@ -44,16 +46,20 @@ def open_on_gitlab(protected: Iterable[Mapping[str, Any]], name: str) -> bool:
 
 
 def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
-    """Return whether everyone with write access may push. The first matching rule wins."""
+    """Return whether everyone with write access may push a branch with this name. If several rules
+    match, the one with the lowest priority number wins.
+    """
     matching = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
     if not matching:
         return True
     first = min(matching, key=lambda rule: int(dig(rule, "priority") or 0))
-    return first.get("enable_push") is True and first.get("enable_push_whitelist") is not True
+    may_push = first.get("enable_push") is True
+    only_some_may_push = first.get("enable_push_whitelist") is True
+    return may_push and not only_some_may_push
 
 
 def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether the branch has no restriction of the kind `push`."""
+    """Return whether no restriction of the kind `push` is for a branch with this name."""
     patterns = (
         dig(restriction, "pattern")
         for restriction in restrictions
@@ -63,7 +69,7 @@ def open_on_bitbucket_cloud(restrictions: Iterable[Mapping[str, Any]], name: str
 
 
 def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) -> bool:
-    """Return whether no restriction prevents changes to the branch."""
+    """Return whether no restriction makes a branch with this name read-only."""
     for restriction in restrictions:
         if dig(restriction, "type") != _READ_ONLY:
             continue
@@ -77,8 +83,8 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether no access control list of the branch's folder denies anyone permission to
-    contribute.
+    """Return whether others may push, according to the access control lists of the branch's folder:
+    each inherits the repository's permissions, and none denies anyone permission to contribute.
     """
     for access_list in lists:
         if access_list.get("inheritPermissions") is False:
@@ -100,10 +106,13 @@ def azure_token(project: str, repository: str, branch: str) -> str:
 
 
 def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
-    """Return whether a whole role may push. A user, group, or deploy key is the owner's choice."""
-    chosen = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
+    """Return whether an access level in a GitLab rule is for everyone with a role below maintainer.
+
+    A level for a single user, group, or deploy key does not count: it is the owner's choice.
+    """
+    is_for_one = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
     role = level.get("access_level")
-    return not chosen and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
+    return not is_for_one and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
 
 
 def _rule_name(rule: Mapping[str, Any]) -> str:
@@ -111,9 +120,9 @@ def _rule_name(rule: Mapping[str, Any]) -> str:
 
 
 def _glob_fits(pattern: str, name: str, *, across: bool = False) -> bool:
-    """Return whether a glob matches a branch.
+    """Return whether a glob, such as `release/*`, matches a branch's name.
 
-    `**` matches slashes, and `*` only if `across` is true.
+    `**` matches any characters. `*` matches them as well if `across` is true, else all but slashes.
     """
     regex = ""
     for part in re.split(r"(\*+)", pattern[:500]):

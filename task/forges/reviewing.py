@@ -39,12 +39,13 @@ def source_ranges(ranges: Iterable[SourceRange], page: RangePage) -> str:
     A range needs both commits, in one repository, on a known Git host.
     """
     items = []
-    for changed in ranges:
-        url = _page_of(changed, page)
+    for source_range in ranges:
+        url = _page_of(source_range, page)
         if url:
-            commits = f"{changed.old.commit[:12]}…{changed.new.commit[:12]}"
-            items.append(f"{code(changed.image)}: {link(url, commits)}")
-    return _list_with_heading("**Changes in the source**", list(dict.fromkeys(items)))
+            commits = f"{source_range.old.commit[:12]}…{source_range.new.commit[:12]}"
+            items.append(f"{code(source_range.image)}: {link(url, commits)}")
+    distinct_items = list(dict.fromkeys(items))
+    return _list_with_heading("**Changes in the source**", distinct_items)
 
 
 def ending(holds: Sequence[str]) -> str:
@@ -58,7 +59,9 @@ def leaving(builds: Sequence[str]) -> str:
 
 
 def _list_with_heading(heading: str, items: Sequence[str]) -> str:
-    """Return a Markdown list of at most `MOST_RANGES` items, or "" for no items."""
+    """Return a Markdown list of at most `MOST_RANGES` items, and the number of the others, or "" if
+    there are no items.
+    """
     if not items:
         return ""
     lines = [heading, ""]
@@ -70,10 +73,10 @@ def _list_with_heading(heading: str, items: Sequence[str]) -> str:
 
 
 def undoing(apps: Sequence[AppChanges]) -> str:
-    """Return how to undo the changes after the merge: with `rollback`, which also sets a hold, or
-    with a revert.
+    """Return Markdown that says how to undo the changes after the merge, or "" for no changes.
 
-    If there was no earlier version, only the revert can undo the change.
+    There are two ways: the `rollback` command, which also holds the old version (later builds do
+    not replace it), or a revert. If there was no earlier version, only the second is possible.
     """
     if not apps:
         return ""
@@ -103,7 +106,7 @@ def _rollback_commands(apps: Sequence[AppChanges]) -> list[str]:
     Each command includes its image, because the Application may have other images that do not
     change. A command with words that a shell may interpret is omitted.
     """
-    commands: list[str] = []
+    commands: list[str] = []  # image-update rollback argocd/web --to 1.0.0
     for app in apps:
         name = f"{app.namespace}/{app.name}" if app.namespace else app.name
         for change in app.changes:
@@ -120,8 +123,8 @@ def _page_of(source_range: SourceRange, page: RangePage) -> str:
     """Return the page that compares the two builds' commits, or "" if they cannot be compared."""
     old = source_range.old
     new = source_range.new
-    are_known = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
-    if not are_known or old.commit == new.commit:
+    has_both_commits = _COMMIT.fullmatch(old.commit) and _COMMIT.fullmatch(new.commit)
+    if not has_both_commits or old.commit == new.commit:
         return ""
     if not old.repository or not _one_repository(old, new):
         return ""

@@ -1,4 +1,5 @@
-"""The token for a forge's API: set by the pipeline's author, never by an annotation.
+"""The token for the API of a forge (a Git host): set by the pipeline's author, never by an
+annotation.
 
 The owner of an Application chooses the repository's URL, so every token has a scope: a web address
 prefix. A token is not sent anywhere else, and over plain http only if its scope is http.
@@ -39,7 +40,11 @@ class Tokens:
         forge: Known | None = None,  # --forge
         scope: tuple[str, ...] = (),  # --git-credentials-url
     ) -> None:
-        """`logins`: Git's credentials for a URL, including an App's token (`Access.logins`)."""
+        """Read the token that the user has set, from a variable or a file, and check that it has a
+        scope: the web addresses that it may be sent to.
+
+        `logins` returns Git's credentials for a URL, including an App's token (`Access.logins`).
+        """
         self._user = user
         self._logins = logins
         self._environ = environ
@@ -60,16 +65,18 @@ class Tokens:
             )
 
     def of_the_job(self, place: ForgeAddress, what: str) -> ForgeToken:
-        """Return the token for the CI job's own repository: the job's own token comes first.
+        """Return the token for the CI job's own repository, for an action (`what`) such as "a
+        comment": the job's own token, else the result of `of`.
 
         A token set by the user is often only valid for the repository that is written to.
         """
         return self._ci_job_token(place) or self.of(place, what)
 
     def of(self, place: ForgeAddress, what: str = "a pull request") -> ForgeToken:
-        """Return the token for the API at that address. `what` is the action that requires it.
+        """Return the token for the API of the repository at that address: the one set by the user,
+        else Git's credentials, else the CI job's own token.
 
-        Raises `CredentialsError` if there is none.
+        `what` is the action that requires it. Raises `CredentialsError` if there is none.
         """
         if self._secret and self._in_scope(place):
             return ForgeToken(self._secret, self._user)
@@ -80,13 +87,13 @@ class Tokens:
         ci_token = self._ci_job_token(place)
         if ci_token:
             return ci_token
-        raise self._no_token(place, what)
+        raise self._no_token_error(place, what)
 
     def _in_scope(self, place: ForgeAddress) -> bool:
         """Return whether the token set by the user may be sent to that address."""
         return any(covers(prefix, place.web) for prefix in self._scope)
 
-    def _no_token(self, place: ForgeAddress, what: str) -> CredentialsError:
+    def _no_token_error(self, place: ForgeAddress, what: str) -> CredentialsError:
         """Return the error for an address without a token, with the options that would set one."""
         address = origin(place.web)
         scope_option = f"--git-credentials-url {address}/"
@@ -106,7 +113,7 @@ class Tokens:
         return CredentialsError(f"no API token for {place.host}, which {what} requires", hint=hint)
 
     def _ci_job_token(self, place: ForgeAddress) -> ForgeToken | None:
-        """Return the CI job's own token, or None if there is none for this address."""
+        """Return the CI job's own token, or None if the CI system has none for this address."""
         for system in SYSTEMS:
             if not system.token:
                 continue
@@ -119,8 +126,11 @@ class Tokens:
 
 
 def covers(prefix: str, web: str) -> bool:
-    """Return whether a web address is within a scope: same scheme and host, and whole path
-    segments.
+    """Return whether the web address `web` is within the scope `prefix`: it has the same scheme and
+    host, and its path begins with the path of the scope.
+
+    `https://github.com/acme` covers `https://github.com/acme/web`, but not
+    `https://github.com/acme-2`.
     """
     prefix = prefix.strip().rstrip("/")
     if not prefix.startswith(("https://", "http://")):
@@ -139,8 +149,8 @@ def _token_scope(
 ) -> tuple[str, ...]:
     """Return the web addresses that the token set by the user may be sent to.
 
-    This is the address in `--forge`, else the URLs for Git's credentials, else the CI system's own
-    server. Without any of them, the scope is empty.
+    These are the address in `--forge`, else the URLs for Git's credentials, else the public hosts
+    of the kind of forge in `--forge`, else the CI system's own server.
     """
     if forge is not None and forge.root:
         return (forge.root,)
@@ -159,10 +169,10 @@ def check_token_file(path: str) -> None:
     try:
         os.stat(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file_error(path, error) from None
 
 
-def _unreadable(path: str, error: OSError) -> UsageError:
+def _unreadable_file_error(path: str, error: OSError) -> UsageError:
     return UsageError(
         f"{OPTION}: cannot read {path!r}: {error.strerror}",
         hint="specify a readable file",
@@ -174,7 +184,7 @@ def _read_token(path: str) -> Secret:
     try:
         text = read_text(path)
     except OSError as error:
-        raise _unreadable(path, error) from None
+        raise _unreadable_file_error(path, error) from None
     except UnicodeDecodeError:
         raise UsageError(f"{OPTION}: {path!r} is not text", hint="specify a text file") from None
     if not text.strip():

@@ -83,11 +83,12 @@ class RegistryApi:
         accept: str = "",
         expected: tuple[int, ...] = (),
     ) -> Response:
-        """Return the response for `/v2/<repository><path>`, if its status is 200, 404, or in
-        `expected`.
+        """Send a request for `/v2/<repository><path>`, with the login if the registry requires it.
+        Return the response if its status is 200, 404, or in `expected`.
 
         Raises `RegistryDownError`, `RegistryAccessError`, or `RegistryError` for every other
-        response. A registry that could not be reached gets no requests for a while.
+        response. For a while (`DOWN`) after a registry could not be reached or its rate limit was
+        exceeded, the same error is raised without a request.
         """
         url = f"/v2/{quote(repository)}{path}"
         headers = {"Accept": accept} if accept else {}
@@ -95,9 +96,9 @@ class RegistryApi:
         answer = self._send(method, url, {**headers, **sent_login})
 
         if answer.status == 401:  # the response says which credentials the registry accepts
-            offered = challenges(answer.headers.get("WWW-Authenticate", ""))
-            if offered:
-                self._challenges = offered
+            accepted_schemes = challenges(answer.headers.get("WWW-Authenticate", ""))
+            if accepted_schemes:
+                self._challenges = accepted_schemes
             self._drop_rejected_token(repository, login, sent_login)
             new_login = self._login_headers(repository, login)
             if new_login and new_login != sent_login:
@@ -105,8 +106,8 @@ class RegistryApi:
 
         if answer.status in (200, 404, *expected):
             return answer
-        error = refused(self.endpoint.name, repository, answer, login)
-        if answer.status == 429:
+        error = registry_error_for(self.endpoint.name, repository, answer, login)
+        if answer.status == 429:  # so that the other requests of the run fail at once
             self._down = (error, time.monotonic() + DOWN)
         raise error
 
@@ -119,16 +120,16 @@ class RegistryApi:
     def _send(self, method: str, url: str, headers: Headers) -> Response:
         """Send the request once the limits allow it, and return the response.
 
-        Raises `RegistryError` and its subclasses.
+        Raises `RegistryError` and its subclasses if there is none.
         """
         with self._request_slots:
             self._wait_for_turn()
-            shutdown.check()
+            shutdown.check()  # raises if the run has to stop
             self._raise_if_down()
             try:
                 return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
-                problem = no_answer(self.endpoint.name, error)
+                problem = no_answer_error(self.endpoint.name, error)
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
                     self._down = (problem, time.monotonic() + DOWN)
                 raise problem from None
@@ -146,7 +147,9 @@ class RegistryApi:
         shutdown.sleep(start - now)
 
     def _send_to_registry(self, method: str, url: str, headers: Headers) -> Response:
-        """Send the request to the registry's URL that responded first, and return the response."""
+        """Send the request to the one of the registry's URLs (https or http) that responds, and
+        return the response.
+        """
         if self._http is None:
             with self._first_request:
                 self._raise_if_down()
@@ -167,8 +170,8 @@ class RegistryApi:
 
         It never includes credentials, because the registry has not requested them yet.
         """
-        alternatives = self.endpoint.urls if len(self.endpoint.urls) > 1 else ()
-        for base in alternatives:
+        alternative_urls = self.endpoint.urls if len(self.endpoint.urls) > 1 else ()
+        for base in alternative_urls:
             http = self._client(base)
             try:
                 answer = http.ask(method, url, headers=headers, again=False)
@@ -189,14 +192,18 @@ class RegistryApi:
             is_busy = answer.status == 429 or answer.status >= 500
             return http.ask(method, url, headers=headers) if is_busy else answer
 
-        # There is only one URL, or none has responded.
+        # there is only one URL, or none has responded: then try the first one again
         http = self._client(self.endpoint.urls[0])
         answer = http.ask(method, url, headers=headers)
         self._http = http
         return answer
 
     def _client(self, base: str, *, on_registry: bool = True) -> Http:
-        """Return a client for a server. The registry's own settings are only for its own host."""
+        """Return an HTTP client for the registry or a token server at the URL `base`.
+
+        The registry's own settings about certificates and proxies apply only `on_registry`: on the
+        registry's own host.
+        """
         return Http(
             base,
             more_ca=self.endpoint.ca,
@@ -209,10 +216,11 @@ class RegistryApi:
     # Logins
 
     def _login_headers(self, repository: str, login: RegistryLogin | None) -> Headers:
-        """Return the authentication headers for a repository, or {} if the registry has not
-        requested credentials yet.
+        """Return the authentication headers for a repository: with a bearer token, or with the
+        password. They are {} if the registry has not requested any yet, or only a password, which
+        the login does not have.
         """
-        accepted_schemes = self._challenges
+        accepted_schemes = self._challenges  # the parameters of "bearer" and "basic", if accepted
         challenge = accepted_schemes.get("bearer")
         accepts_password = "basic" in accepted_schemes
         if challenge is None and not accepts_password:
@@ -235,12 +243,12 @@ class RegistryApi:
         login: RegistryLogin | None,
         sent_login: Headers,
     ) -> None:
-        """Drop the repository's token if it was sent and rejected. It may have expired early.
-
-        If it is not the token that was sent, another thread has already renewed it.
+        """Drop the repository's token after a rejected request with the headers `sent_login`. The
+        token may have expired early.
         """
         key = (repository, login)
         token = self._tokens.get(key)
+        # if it is not the token that was sent, another thread has already renewed it
         if token is not None and sent_login == bearer(token.text):
             self._tokens.pop(key, None)
 
@@ -250,7 +258,7 @@ class RegistryApi:
         repository: str,
         login: RegistryLogin | None,
     ) -> Secret:
-        """Return the repository's token. Fetch it if it is not known or no longer valid.
+        """Return the bearer token for a repository. Fetch it if it is not known or no longer valid.
 
         `challenge` has the parameters from the registry's response: the URL of the token server
         (`realm`), and its name for the registry (`service`).
@@ -276,7 +284,7 @@ class RegistryApi:
         return self._http.base if self._http else self.endpoint.urls[-1]
 
     def _token_server(self, realm: str) -> Http:
-        """Return the client for a token server."""
+        """Return the HTTP client for the token server at the URL `realm`."""
         server = origin(realm)
         with self._lock:
             if server not in self._token_servers:
@@ -285,8 +293,8 @@ class RegistryApi:
             return self._token_servers[server]
 
 
-def no_answer(name: str, error: NoAnswerError) -> RegistryError:
-    """Return the error for a registry that could not be reached."""
+def no_answer_error(name: str, error: NoAnswerError) -> RegistryError:
+    """Return the error for a registry that did not respond. `name` is its name in image names."""
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",
@@ -300,15 +308,15 @@ def no_answer(name: str, error: NoAnswerError) -> RegistryError:
     return RegistryDownError(f"registry {name}: {error.message}", hint="run it again")
 
 
-def refused(
+def registry_error_for(
     name: str,
     repository: str,
     answer: Response,
     login: RegistryLogin | None,
 ) -> RegistryError:
-    """Return the error for a response that is not a success or "not found".
+    """Return the error for a response that is neither a success nor "not found".
 
-    `name` is the registry's name in image names.
+    `name` is the registry's name in image names. `login` is the login that was used, if any.
     """
     status = answer.status
     code = _code(answer)
@@ -348,7 +356,7 @@ def refused(
 
 
 def _code(answer: Response) -> str:
-    """Return the registry's error code, or "".
+    """Return the error code in a registry's response, such as `TOOMANYREQUESTS`, or "".
 
     The registry's message is not shown, because it may contain anything, even a token.
     """

@@ -79,8 +79,8 @@ class BearerToken:
 
 
 def challenges(header: str) -> dict[str, dict[str, str]]:
-    """Return the parameters of each scheme in a `WWW-Authenticate` header. If a scheme is repeated,
-    the first wins.
+    """Return the parameters of each authentication scheme in a `WWW-Authenticate` header. If a
+    scheme is repeated, the first wins.
 
     `Bearer realm="https://a/token",service="a", Basic realm="b"` becomes
     `{"bearer": {"realm": "https://a/token", "service": "a"}, "basic": {"realm": "b"}}`. Malformed
@@ -103,17 +103,18 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
 
 
 def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -> None:
-    """Raise `RegistryAccessError` if the registry at `base` is not allowed to send us to the token
-    server at the URL `realm`.
+    """Raise `RegistryAccessError` if the registry at the URL `base` is not allowed to send us to
+    the token server at the URL `realm`.
 
-    `name` is the registry's name in image names.
+    With a `login`, the token server would get its credentials. `name` is the registry's name in
+    image names.
     """
     token_server = _host(realm)
-    is_encrypted = _encrypted_enough(base, realm)
+    is_encrypted = _is_encrypted_enough(base, realm)
     if login and not trusts(base, realm, login):
         problem = "the credentials are not sent to that server"
         hint = "check the address: credentials are sent only to the registry's own host, over HTTPS"
-        if is_encrypted:
+        if is_encrypted:  # then only the host is not trusted
             hint += (
                 "; if this is the registry's token server, allow it: --registry-credentials-for"
                 f" {token_server[:200]}, or an entry with the same credentials in Docker's config"
@@ -132,18 +133,18 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
 
 
 def trusts(base: str, realm: str, login: RegistryLogin) -> bool:
-    """Return whether the credentials for the registry at `base` may be sent to this token
-    server.
+    """Return whether the credentials for the registry at the URL `base` may be sent to the token
+    server at the URL `realm`.
     """
-    if not _encrypted_enough(base, realm):
+    if not _is_encrypted_enough(base, realm):
         return False
     token_server = _host(realm)
     return token_server in login.hosts or may_get_login(_host(base), token_server)
 
 
-def _encrypted_enough(base: str, realm: str) -> bool:
-    """Return whether the realm is https, or is http on the host of a registry that itself uses
-    http.
+def _is_encrypted_enough(base: str, realm: str) -> bool:
+    """Return whether the token server at the URL `realm` uses https, or uses http on the same host
+    as the registry at the URL `base`, which also uses http.
     """
     if realm.startswith("https://"):
         return True
@@ -156,10 +157,10 @@ def _host(url: str) -> str:
 
 
 def may_get_login(registry: str, token_server: str) -> bool:
-    """Return whether a registry's credentials may be sent to a host that the user has not listed.
+    """Return whether a registry's credentials may be sent to a token server that the user has not
+    listed: the registry itself, or a pair that is documented. Both are hosts without ports.
 
-    Both are without ports. The registry itself and documented pairs are allowed. Otherwise, anyone
-    who controls a registry's responses could set their own server as the realm, and get the
+    Otherwise, anyone who controls a registry's responses could name their own server, and get the
     credentials.
     """
     if not token_server:
@@ -174,11 +175,11 @@ def may_get_login(registry: str, token_server: str) -> bool:
 
 def may_be_asked(registry: str, token_server: str) -> bool:
     """Return whether a token server may be contacted at all: a public registry must not send us to
-    an address in our network.
+    an address in our network. Both are hosts without ports.
 
     Only IP addresses are checked. A name is only resolved when it is used.
     """
-    server_ip = _ip_address(token_server)
+    server_ip = _ip_address(token_server)  # None for a name
     if registry == token_server or server_ip is None or server_ip.is_global:
         return True
     # The token server has a private address, so the registry must have one, too.
@@ -190,16 +191,14 @@ def may_be_asked(registry: str, token_server: str) -> bool:
 
 
 def _ip_address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Return the host's IP address, or None if the host is a name.
-
-    Resolvers accept `127.1` and `0x7f.1` as addresses.
-    """
+    """Return the IP address that a host is, or None if the host is a name."""
     host = host.strip("[]").rstrip(".")
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
+        # resolvers also accept `127.1` and `0x7f.1` as addresses
         try:
             return ipaddress.IPv4Address(socket.inet_aton(host))
         except OSError:
@@ -215,11 +214,10 @@ def fetch(
     wanted: Mapping[str, str],
     login: RegistryLogin | None,
 ) -> BearerToken:
-    """Fetch a token from the token server at the URL `realm`, for the `service` and `scope` in
-    `wanted`. `client_for` returns the client for a server.
+    """Fetch a token from the token server at the URL `realm`, for the `service` (the registry) and
+    the `scope` (the repository) in `wanted`. `client_for` returns the HTTP client for a server.
 
-    Raises `RegistryError` and its subclasses. Messages do not include the URL's query, because a
-    registry may put anything in it.
+    Raises `RegistryError` and its subclasses.
     """
     parameters = {key: value for key, value in wanted.items() if value}
     try:
@@ -228,9 +226,10 @@ def fetch(
         kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
         raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
 
+    # messages do not include the URL's query, because a registry may put anything in it
     server = origin(realm)
     if answer.status >= 400:
-        raise _refused(server, answer.status, login)
+        raise _token_refusal(server, answer.status, login)
     token = _token_in(answer)
     if token is None:
         raise RegistryError(
@@ -255,7 +254,7 @@ def _token_in(answer: Response) -> BearerToken | None:
     return BearerToken(Secret(text), ends)
 
 
-def _refused(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
+def _token_refusal(server: str, status: int, login: RegistryLogin | None) -> RegistryError:
     """Return the error for a token server that does not return a token."""
     if status == 429 or status >= 500:
         return RegistryDownError(
@@ -286,7 +285,10 @@ def _ask(
     wanted: Mapping[str, str],
     login: RegistryLogin | None,
 ) -> Response:
-    """Request a token: with the refresh token if the login has one, else with the password."""
+    """Request a bearer token from a token server, and return its response.
+
+    If the login has a refresh token, exchange that, else log in with its password, if any.
+    """
     refresh_token = _refresh_token_of(login)
     if refresh_token:
         form = {
@@ -300,7 +302,8 @@ def _ask(
         # password.
         was_refused = answer.status in (400, 401, 404, 405)
         has_password = login is not None and bool(login.password)
-        if not was_refused or not has_password:
+        may_try_password = was_refused and has_password
+        if not may_try_password:
             return answer
 
     headers = basic(login.username, login.password) if login else {}
@@ -308,7 +311,9 @@ def _ask(
 
 
 def _refresh_token_of(login: RegistryLogin | None) -> Secret:
-    """Return the token that is exchanged for a bearer token. It is empty if there is none."""
+    """Return the login's refresh token, which is exchanged for a bearer token. It is empty if there
+    is none.
+    """
     if login is None:
         return Secret("")
     if login.username in _REFRESHED and not login.identity:

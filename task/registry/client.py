@@ -54,33 +54,34 @@ class Registry:
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return an answer for each query, in order.
+        """Return an answer for each question about an image, in order.
 
-        Queries about the same image are combined, and queries about different images run in
-        parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
+        Questions about the same image are combined, and those about different images are answered
+        in parallel. A missing image is `Answer(exists=False)`. If the facts are unknown, the answer
         has an `error`, a `RegistryError` or a subclass. `platforms` are all of an image's
-        platforms. `created` and `labels` are from its newest wanted member.
+        platforms. `created` and `labels` are from its newest member for a wanted platform.
         """
         by_subject: dict[tuple[object, ...], list[Question]] = {}
         for question in questions:
             by_subject.setdefault(self._subject(question), []).append(question)
-        groups = list(by_subject.values())
+        groups = list(by_subject.values())  # each has the questions about one image
 
         # Each registry has its own limit on simultaneous requests, so each registry gets some
         # threads.
         hosts = {group[0].image.registry for group in groups}
         thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))
-        answers: dict[Question, Answer] = {}
+        answers: dict[Question, Answer] = {}  # `_answer_group` fills it
         in_threads(lambda group: self._answer_group(group, answers), groups, thread_count)
         shutdown.check()  # after a signal, answers are errors
         self._save()
         return {question: answers[question] for question in questions}
 
     def repository(self, image: Image, secret: str = "", namespace: str = "") -> ImageRepository:
-        """Return the image's repository, with its credentials.
+        """Return the image's repository, with its credentials. It is created on first use.
 
-        `secret` is the image's `pull-secret` annotation, if any, and `namespace` the Application's.
+        `secret` is the image's `pull-secret` annotation, or "", and `namespace` the Application's.
         """
+        # `conf` is the image's entry in registries.conf, or None
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
         url = endpoint.urls[-1]
         # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
@@ -99,8 +100,12 @@ class Registry:
             if endpoint not in self._apis:
                 self._apis[endpoint] = RegistryApi(endpoint, self._log, self._limits)
             if key not in self._repositories:
-                memory = AnswerCache(self._cache_dir, repository_url)
-                self._repositories[key] = ImageRepository(self._apis[endpoint], name, login, memory)
+                self._repositories[key] = ImageRepository(
+                    api=self._apis[endpoint],
+                    name=name,
+                    login=login,
+                    memory=AnswerCache(self._cache_dir, repository_url),
+                )
             return self._repositories[key]
 
     def close(self) -> None:
@@ -110,20 +115,21 @@ class Registry:
             api.close()
 
     def _subject(self, question: Question) -> tuple[object, ...]:
-        """Return a key that is equal for queries with the same answer: the subject, and the login's
-        secret.
+        """Return a key that is equal for questions about the same image with the same credentials
+        and platforms, which may differ in the wanted facts.
         """
         image = question.image
         login = (question.secret, question.namespace) if question.secret else ()
-        # The spelling matters if registries.conf has an entry for images without a registry
-        # (`default`).
+        # `nginx` and `docker.io/nginx` may be different images with registries.conf, because it may
+        # have an entry for images without a registry (`default`).
         name = image.name if self._entries else image.identity
         return (name, image.tag, image.digest, login, question.platforms)
 
     def _answer_group(self, questions: list[Question], answers: dict[Question, Answer]) -> None:
-        """Add the answers to queries about one image to `answers`.
+        """Add the answers to these questions, which are all about one image, to `answers`.
 
-        An answer is kept for the whole run, so that decisions are consistent.
+        Known facts are kept for the whole run, so that decisions are consistent. Only the others
+        are queried.
         """
         subject = self._subject(questions[0])
         facts = frozenset(fact for question in questions for fact in question.facts)
@@ -138,7 +144,9 @@ class Registry:
             answers[question] = _part_of_answer(answer, question)
 
     def _query(self, question: Question, facts: tuple[str, ...]) -> Answer:
-        """Query the registry for these facts about the question's image."""
+        """Query the registry for these facts about the question's image. An error is the answer's
+        `error`.
+        """
         image = question.image
         if image.digest and set(facts) <= {"digest"}:
             return Answer(digest=image.digest)
@@ -167,6 +175,6 @@ def _with_facts_from(new_answer: Answer, answer: Answer, facts: Collection[str])
 
 
 def _part_of_answer(answer: Answer, question: Question) -> Answer:
-    """Return the facts for one query from an answer to several queries."""
-    others = _FACTS - set(question.facts)
-    return replace(answer, **{fact: getattr(_UNKNOWN, fact) for fact in others})
+    """Return the answer with only the facts that the question asks for."""
+    other_facts = _FACTS - set(question.facts)
+    return replace(answer, **{fact: getattr(_UNKNOWN, fact) for fact in other_facts})

@@ -53,7 +53,7 @@ class DockerConfig:
 
 
 def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
-    """Parse a config file, or its older form without `auths`. Raises `Malformed`.
+    """Parse Docker's config file, or its older form without `auths`. Raises `Malformed`.
 
     `origin` is where the file is from, for messages about its logins.
     """
@@ -79,9 +79,8 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def _auths_in(data: Mapping[str, Any]) -> Any:
-    """Return the part of a config file with the logins.
-
-    In a `.dockercfg`, the older form, this is the whole file: the hosts are its keys.
+    """Return the part of a config file that has the logins, by host: the value of `auths`, or in a
+    `.dockercfg`, the older form, the whole file.
     """
     if "auths" not in data:
         for entry in data.values():
@@ -91,24 +90,24 @@ def _auths_in(data: Mapping[str, Any]) -> Any:
 
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins, each with the hosts of all keys with the same login. Keys without a login
-    are omitted.
+    """Return the logins by key, each with its `hosts` set: the hosts of all keys that have the same
+    login. Keys without a login are omitted.
     """
-    keys_of: dict[RegistryLogin, list[str]] = {}
+    keys_by_login: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
         if login is not None:
-            keys_of.setdefault(login, []).append(key)
+            keys_by_login.setdefault(login, []).append(key)
 
-    by_key: dict[str, RegistryLogin] = {}
-    for login, keys in keys_of.items():
+    logins_by_key: dict[str, RegistryLogin] = {}
+    for login, keys in keys_by_login.items():
         login_with_hosts = replace(login, hosts=hosts_of(keys))
-        by_key |= dict.fromkeys(keys, login_with_hosts)
-    return by_key
+        logins_by_key |= dict.fromkeys(keys, login_with_hosts)
+    return logins_by_key
 
 
 def normal(key: str) -> str:
-    """Normalize a key or a registry host: no scheme, no API version, and `docker.io` for Docker
-    Hub.
+    """Normalize a key of a config file, or a registry's host: without a scheme and an API version,
+    and with `docker.io` for Docker Hub. `https://index.docker.io/v1/` becomes `docker.io`.
     """
     key = key.strip()
     url = split(key if "://" in key else f"//{key}")
@@ -118,11 +117,14 @@ def normal(key: str) -> str:
 
 
 def best_key(keys: Iterable[str], registry: str, repository: str) -> str | None:
-    """Return the longest key that covers `registry/repository`, or None."""
+    """Return the key of a config file that fits `registry/repository` best, or None.
+
+    A key without `*` wins, then the longest path, then the longest key.
+    """
     name = normal(f"{registry}/{repository}")
-    fitting = [key for key in keys if _covers(key, name)]
+    fitting_keys = [key for key in keys if _covers(key, name)]
     return max(
-        fitting,
+        fitting_keys,
         key=lambda key: ("*" not in key, key.count("/"), len(key)),
         default=None,
     )
@@ -134,22 +136,25 @@ def hosts_of(keys: Iterable[str]) -> frozenset[str]:
 
 
 def _covers(key: str, name: str) -> bool:
-    """Return whether a key, `host[/path]`, is for the registry and repository `name`."""
+    """Return whether a key of a config file, such as `ghcr.io/acme` or `*.example.com`, is for a
+    repository, such as `ghcr.io/acme/web`.
+    """
     key_host, _, key_path = key.partition("/")
     host, _, path = name.partition("/")
-    same_host = key_host == host
+    matches_host = key_host == host
     if "*" in key_host:
         # as in the kubelet, `*` matches within one label of a hostname, and the port must be equal
         patterns = key_host.split(".")
         labels = host.split(".")
-        same_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
+        matches_host = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
     # a key with a path is for this path and everything below it
-    same_path = not key_path or f"{path}/".startswith(f"{key_path}/")
-    return same_host and same_path
+    matches_path = not key_path or f"{path}/".startswith(f"{key_path}/")
+    return matches_host and matches_path
 
 
 def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
-    """Return the login from an entry in `auths`, or None for an empty entry.
+    """Return the login from the entry with this key in `auths`, or None for an empty entry. Raises
+    `Malformed`.
 
     Docker writes an empty entry if a credential helper has the credentials.
     """
@@ -172,9 +177,16 @@ def _login(key: str, entry: Any, origin: str) -> RegistryLogin | None:
         password = password.rstrip("\x00")  # Docker also does this when it reads the file
     identity = Secret(texts["identitytoken"])
     token = Secret(texts["registrytoken"])
-    if not (password or identity or token):
+    has_secret = bool(password or identity or token)
+    if not has_secret:
         return None
-    return RegistryLogin(user, Secret(password), identity, token, origin)
+    return RegistryLogin(
+        username=user,
+        password=Secret(password),
+        identity=identity,
+        token=token,
+        origin=origin,
+    )
 
 
 def _decoded_auth(auth: str) -> str:
@@ -195,26 +207,28 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Return all config files, the most explicit first.
+    """Read Docker's config files, which are in several places, and return them, the most explicit
+    first.
 
-    Raises `RegistryAccessError` for an unreadable file.
+    Raises `RegistryAccessError` for an invalid file, or one that the user has set and that cannot
+    be read.
     """
     configs: list[DockerConfig] = []
     # GitLab's variable, which contains the file's content
     content = environ.get("DOCKER_AUTH_CONFIG", "").strip()
     if content:
-        configs.append(_parsed(content, "variable DOCKER_AUTH_CONFIG"))
+        configs.append(_parse_config(content, "variable DOCKER_AUTH_CONFIG"))
 
-    read_files: set[str] = set()
+    read_paths: set[str] = set()
     for path, set_by_user in _places(environ):
         real_path = os.path.realpath(path)
-        if real_path in read_files or not os.path.isfile(real_path):
+        if real_path in read_paths or not os.path.isfile(real_path):
             continue
         # A shared home may contain another user's file, which is skipped. But a file set by the
         # user must be readable.
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
-        read_files.add(real_path)
+        read_paths.add(real_path)
         text = text_of(
             path,
             "cannot read Docker's config",
@@ -222,7 +236,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
             error=RegistryAccessError,
             most=_LARGEST,
         )
-        configs.append(_parsed(text, path))
+        configs.append(_parse_config(text, path))
     return tuple(configs)
 
 
@@ -267,7 +281,7 @@ def password_of(
 
 
 def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
-    """Yield the path of each possible config file, and whether the user set it."""
+    """Yield the path of each possible config file of Docker, and whether the user set it."""
     auth_file = environ.get("REGISTRY_AUTH_FILE", "").strip()
     docker_config = environ.get("DOCKER_CONFIG", "").strip()
     home = environ.get("HOME", "").strip()
@@ -285,7 +299,7 @@ def _places(environ: Mapping[str, str]) -> Iterator[tuple[str, bool]]:
     yield os.path.join(_TEKTON, ".docker", "config.json"), False
 
 
-def _parsed(text: str, origin: str) -> DockerConfig:
+def _parse_config(text: str, origin: str) -> DockerConfig:
     """Parse a config file. Raises `RegistryAccessError`, which mentions the file's origin."""
     try:
         return parse_docker_config(text, origin)
@@ -303,13 +317,13 @@ def text_of(
     error: type[TaskError] = UsageError,
     most: int = LARGEST,
 ) -> str:
-    """Return the content of a file of at most `most` bytes.
+    """Return the text in a file of at most `most` bytes.
 
-    If it cannot be read, raise an `error` whose message consists of `what`, the path, and the
-    reason.
+    If it cannot be read, raise an error of the class `error`, whose message consists of `what`, the
+    path, and the reason.
     """
     try:
         return read_text(path, most)
-    except (OSError, UnicodeDecodeError) as failed:
-        reason = getattr(failed, "strerror", None) or "it is not a text file"
+    except (OSError, UnicodeDecodeError) as read_error:
+        reason = getattr(read_error, "strerror", None) or "it is not a text file"
         raise error(f"{what} {path!r}: {reason}", hint=hint) from None

@@ -61,9 +61,9 @@ class RegistryConf:
 
 
 def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
-    """Return the file's entries, in order.
+    """Parse the text of a registries.conf, and return its entries, in order.
 
-    Raises `Malformed`, which identifies the invalid entry.
+    Raises `Malformed` for an invalid file or entry.
     """
     documents = loaded(text, Dialect(_scalar, _key, deepest=_DEEPEST))
     if len(documents) > 1:
@@ -79,7 +79,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
         raise Malformed("registries is not a list")
     registries = tuple(_registry_entry(entry, number) for number, entry in enumerate(entries, 1))
 
-    # these settings must not appear twice
+    # no two entries may have the same prefix, or `default: true`
     unique_settings = [f"prefix {registry.prefix or 'docker.io'}" for registry in registries]
     unique_settings += ["default: true" for registry in registries if registry.default]
     for setting in unique_settings:
@@ -95,23 +95,23 @@ def find_registry(
     *,
     has_registry: bool,
 ) -> RegistryConf | None:
-    """Return the entry for an image, or None if there is none and the image is at
-    `https://<registry>`.
+    """Return the entry of registries.conf for an image, or None if there is none.
 
-    The exact prefix wins, then the longest matching prefix (AIU since v0.17). An image name without
-    a registry (not `has_registry`) belongs to the entry with `default: true`, else to Docker Hub.
+    An entry whose prefix is the registry wins, then the longest prefix that the image's name begins
+    with (AIU since v0.17). An image name without a registry (not `has_registry`) belongs to the
+    entry with `default: true`, else to Docker Hub.
     """
     if not has_registry:
         for entry in entries:
             if entry.default:
                 return entry
 
-    exact_prefixes = ("", HUB) if registry == HUB else (registry,)
-    exact = [entry for entry in entries if entry.prefix in exact_prefixes]
+    registry_prefixes = ("", HUB) if registry == HUB else (registry,)
+    with_registry = [entry for entry in entries if entry.prefix in registry_prefixes]
     name = f"{registry}/{repository}/"
-    longer = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
-    matching = exact or longer
-    return max(matching, key=lambda entry: len(entry.prefix), default=None)
+    with_path = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
+    matching_entries = with_registry or with_path
+    return max(matching_entries, key=lambda entry: len(entry.prefix), default=None)
 
 
 def duration(text: str) -> float:
@@ -128,7 +128,7 @@ def duration(text: str) -> float:
 
 
 def _registry_entry(data: Any, number: int) -> RegistryConf:
-    """Parse an entry, the `number`th in the file. Raises `Malformed`."""
+    """Parse an entry of registries.conf, the `number`th in the file. Raises `Malformed`."""
     if not isinstance(data, dict):
         raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
@@ -143,7 +143,7 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
         if not isinstance(value, str | None):
             raise Malformed(f"{what}: {key} is not a single value")
         text = value or ""
-        if key != "ca_data":
+        if key != "ca_data":  # several lines of PEM text
             text = text.strip()
         if not text:
             continue
@@ -160,10 +160,10 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
 
 
 def _refuse_sorting(value: Any, what: str) -> None:
-    """Raise `Malformed` for a `tagsortmode` other than none. `what` is the entry, for the
-    message.
+    """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` is the entry,
+    for the message.
     """
-    mode = "?"  # for a value that is not a string
+    mode = "?"  # for a value that is not a string, which is an error below
     if isinstance(value, str | None):
         mode = value or "none"
     if mode.lower() == "none":
@@ -190,9 +190,12 @@ def _api_url(text: str) -> str:
 
 
 def _prefix(text: str) -> str:
-    """Parse the `prefix` of an entry: a registry's host in lowercase, and maybe a path."""
+    """Parse the `prefix` of an entry, such as `ghcr.io` or `ghcr.io/acme`, and return it with the
+    host in lowercase. Raises `Malformed` for anything else.
+    """
+    is_url = "://" in text
     has_forbidden_character = any(character in text for character in " @?#")
-    if "://" in text or has_forbidden_character:
+    if is_url or has_forbidden_character:
         raise Malformed(
             f"{text[:100]!r} is not an image name prefix",
             "use host[:port] or host/path",
@@ -290,11 +293,12 @@ def place_of(
     ca: str,
     authorities: Callable[[RegistryConf], str] = authorities_of,
 ) -> tuple[Endpoint, str, RegistryConf | None]:
-    """Return an image's registry, the registry's name for the repository, and the entry in
-    registries.conf.
+    """Return an image's registry, the registry's name for the repository, and the image's entry in
+    registries.conf, or None.
 
-    `ca` is PEM text: authorities to trust in addition to the machine's. `authorities` reads the
-    entry's `ca_file`; its errors are not caught.
+    `entries` are all entries of registries.conf. `ca` is PEM text: certificate authorities to trust
+    in addition to the machine's. `authorities` reads an entry's `ca_file`; its errors are not
+    caught.
     """
     # `docker.io/nginx` includes its registry, but `nginx` does not. An entry with `default: true` is
     # for the second form.
@@ -319,7 +323,10 @@ def place_of(
 
 
 def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
-    """Return a registry that registries.conf does not mention, according to Docker's rules."""
+    """Return a registry that registries.conf does not mention, according to Docker's rules.
+
+    `ca` is PEM text: certificate authorities to trust in addition to the machine's.
+    """
     urls = [_HUB_API if registry == HUB else f"https://{registry}"]
     if is_loopback(split(f"//{registry}").host):  # like Docker, on this machine only
         urls.insert(0, f"http://{registry}")
@@ -327,8 +334,8 @@ def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
 
 
 def _repository_in(conf: RegistryConf, image: Image) -> str:
-    """Return the name that the registry in this entry has for the image's repository: `nginx` may
-    be `library/nginx`.
+    """Return the name of the image's repository in the registry of this entry of registries.conf.
+    For example, `nginx` is `library/nginx` on Docker Hub.
     """
     repository = image.repository
     if image.registry == HUB:
@@ -337,8 +344,8 @@ def _repository_in(conf: RegistryConf, image: Image) -> str:
         return repository
     if conf.defaultns:
         return f"{conf.defaultns}/{repository}"
-    at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
-    if at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
+    is_at_hub = split(conf.api_url).host.endswith("docker.io") or conf.prefix in ("", HUB)
+    if is_at_hub:  # an entry for Docker Hub itself does not need AIU's `defaultns`
         return image.repository
     return repository
 

@@ -16,10 +16,10 @@ from task.model import Answer, Image
 from task.registry.manifest import (
     Config,
     Member,
-    fits,
+    creation_sort_key,
     history_config,
+    is_wanted_platform,
     members,
-    newness,
     read_config,
 )
 from task.registry.repository import ImageRepository
@@ -35,31 +35,35 @@ def find(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> Answer:
-    """Return an answer with these facts. The answer may include other facts, which may be
-    incomplete.
+    """Return an answer with these facts about an image, such as "digest" or "created". The answer
+    may include other facts, which may be incomplete.
 
-    A missing image is `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
+    An index has several images, for different platforms. `created` and `labels` are then those of
+    the newest image for one of the wanted `platforms`. A missing image is `Answer(exists=False)`.
+    Raises `RegistryError` and its subclasses.
     """
     needs_manifest = bool(_IN_MANIFEST & set(facts))
     if not needs_manifest:
         return _without_manifest(repository, image, facts)
-    digest = _digest_with_members(repository, image, sure="exists" in facts)
+    digest = _digest_with_members(repository, image, check_existence="exists" in facts)
     if digest is None:
         return Answer(exists=False)
 
-    memory = repository.memory
+    cache = repository.memory  # the known facts about the repository's images
     configs = _configs(repository, digest, facts, platforms)
     wanted_configs = [
-        config for member, config in configs if fits(platforms, member.platform or config.platform)
+        config
+        for member, config in configs
+        if is_wanted_platform(platforms, member.platform or config.platform)
     ]
     newest = max(
         wanted_configs,
-        key=lambda config: newness(config.created),
+        key=lambda config: creation_sort_key(config.created),
         default=Config(),
     )
     all_platforms = []
-    for member in memory.members[digest]:
-        config = memory.configs.get(member.digest, Config())
+    for member in cache.members[digest]:
+        config = cache.configs.get(member.digest, Config())
         all_platforms.append(member.platform or config.platform)
     known_platforms = filter(None, all_platforms)
     return Answer(
@@ -76,117 +80,128 @@ def _configs(
     facts: Collection[str],
     platforms: tuple[str, ...],
 ) -> list[tuple[Member, Config]]:
-    """Return the images of a manifest whose configs are needed for these facts.
+    """Return those images of a manifest whose configs are needed for these facts, with the configs.
 
     A mirror may omit some members of an index. Raises `RegistryError` only if all wanted members
     are missing.
     """
     needs_configs = bool(_IN_CONFIG & set(facts))
-    wanted = [
+    wanted_members = [
         member
         for member in _images_of(repository, digest)
         # if the platform is not in the index, only the config has it
-        if not member.platform or (needs_configs and fits(platforms, member.platform))
+        if not member.platform or (needs_configs and is_wanted_platform(platforms, member.platform))
     ]
-    with_configs = []
-    for member in wanted:
+    members_with_configs = []
+    for member in wanted_members:
         config = _image_config(repository, member)
         if config is not None:
-            with_configs.append((member, config))
-    if wanted and not with_configs:
+            members_with_configs.append((member, config))
+    if wanted_members and not members_with_configs:
+        first_digest = wanted_members[0].digest
         message = (
-            f"{repository.name}: {wanted[0].digest} is missing, although the image's index lists it"
+            f"{repository.name}: {first_digest} is missing, although the image's index lists it"
         )
         raise RegistryError(message, hint="push the complete image again")
-    return with_configs
+    return members_with_configs
 
 
 def _without_manifest(repository: ImageRepository, image: Image, facts: Collection[str]) -> Answer:
-    """Return the answer about existence and digest, usually with one HEAD request or none."""
+    """Return the answer about an image's existence and digest, usually with one HEAD request or
+    none.
+    """
     if image.digest and "exists" not in facts:
         return Answer(digest=image.digest)
     reference = image.digest or image.tag
-    digest = repository.head(reference)
+    digest = repository.head(reference)  # "" if the registry does not send it in a header
     if digest is None:
         return Answer(exists=False)
-    # a HEAD without Docker-Content-Digest: the body has to be hashed
-    if not digest and "digest" in facts:
+    if not digest and "digest" in facts:  # then the manifest has to be read and hashed
         return Answer(digest=_read_manifest(repository, reference) or "")
     if digest and not image.digest:
         repository.memory.store_tag(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
 
-def _digest_with_members(repository: ImageRepository, image: Image, *, sure: bool) -> str | None:
-    """Return the image's digest, and make sure that its members are in `memory`.
+def _digest_with_members(
+    repository: ImageRepository,
+    image: Image,
+    *,
+    check_existence: bool,
+) -> str | None:
+    """Return the image's digest, or None if the image does not exist. Afterwards, the cache has the
+    members of its manifest: the image itself, or the images in its index.
 
-    None if the image does not exist.
-
-    With `sure`, query the registry even for a known digest, because the image may have been
-    deleted.
+    With `check_existence`, query the registry even for a known digest, because the image may have
+    been deleted.
     """
-    memory = repository.memory
+    cache = repository.memory  # the known facts about the repository's images
     reference = image.digest or image.tag
-    last_digest = image.digest or memory.tags.get(image.tag, "")
-    if last_digest in memory.members:
-        if image.digest and not sure:
+    last_digest = image.digest or cache.tags.get(image.tag, "")
+    if last_digest in cache.members:
+        if image.digest and not check_existence:
             return last_digest
         # one HEAD shows whether the image still exists, and the tag's current digest
         current_digest = repository.head(reference)
-        if current_digest is None or current_digest in memory.members:
+        if current_digest is None or current_digest in cache.members:
             return current_digest
     tag_to_store = "" if image.digest else image.tag
     return _read_manifest(repository, reference, tag_to_store)
 
 
 def _read_manifest(repository: ImageRepository, reference: str, tag: str = "") -> str | None:
-    """Read a manifest into the cache, and return its digest, or None if the registry does not have
-    it.
+    """Read the manifest of a tag or digest (`reference`) into the cache, and return its digest, or
+    None if the registry does not have it.
 
     `tag` is the tag to store the digest for, if any.
     """
-    memory = repository.memory
+    cache = repository.memory  # the known facts about the repository's images
     manifest = repository.manifest(reference)
     if manifest is None:
         return None
-    if manifest.is_old:
-        memory.store_config(manifest.digest, history_config(manifest.data))
-    memory.store_members(manifest.digest, members(manifest))
-    memory.store_tag(tag, manifest.digest)
+    if manifest.is_old:  # the old schema has no config, but its history has the same facts
+        cache.store_config(manifest.digest, history_config(manifest.data))
+    cache.store_members(manifest.digest, members(manifest))
+    cache.store_tag(tag, manifest.digest)
     return manifest.digest
 
 
 def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
-    """Return the images of a manifest, in order.
+    """Return the images of a manifest: the image itself, or the images in an index, in order. The
+    cache must have the manifest's members already, and then gets the images instead.
 
-    A member without a platform may itself be an index. If so, its images replace it.
+    The members of an index may be indexes as well. Then their members replace them.
     """
-    memory = repository.memory
+    cache = repository.memory  # the known facts about the repository's images
     too_large = RegistryError(
         f"{repository.name}: the index has more than {_MOST} images",
         hint="push a smaller index",
     )
-    waiting = list(memory.members[digest])
+    unresolved = list(cache.members[digest])  # each may be an image or an index
     images = []
-    opened = {digest}  # an index may contain itself
-    while waiting:
-        member = waiting.pop(0)
-        is_image = member.platform or member.config or member.digest in memory.configs
-        if is_image or member.digest in opened:
+    expanded = {digest}  # digests of which the members have been read; an index may contain itself
+    while unresolved:
+        member = unresolved.pop(0)
+        # only images have a platform, or a config
+        is_image = member.platform or member.config or member.digest in cache.configs
+        if is_image or member.digest in expanded:
             images.append(member)
             continue
-        opened.add(member.digest)
-        if len(opened) + len(images) > _MOST:
+        expanded.add(member.digest)
+        if len(expanded) + len(images) > _MOST:
             raise too_large
-        waiting = [*_member_images(repository, member), *waiting]
+        # For an index, these are its members. For an image, it is the same member with its config.
+        unresolved = [*_member_images(repository, member), *unresolved]
     if len(images) > _MOST:
         raise too_large
-    memory.members[digest] = tuple(images)
+    cache.members[digest] = tuple(images)
     return images
 
 
 def _member_images(repository: ImageRepository, member: Member) -> tuple[Member, ...]:
-    """Return the images under a member's digest, or () if a mirror omitted the member."""
+    """Return the images in the manifest with a member's digest (the member itself, or the members
+    of an index), or () if a mirror omitted the manifest. Read it if it is not in the cache.
+    """
     members_by_digest = repository.memory.members
     if member.digest not in members_by_digest:
         was_omitted = _read_manifest(repository, member.digest) is None
@@ -196,8 +211,10 @@ def _member_images(repository: ImageRepository, member: Member) -> tuple[Member,
 
 
 def _image_config(repository: ImageRepository, member: Member) -> Config | None:
-    """Return an image's config, or None if the registry does not have it."""
-    configs = repository.memory.configs
+    """Return the config of an image, from the cache or the registry, or None if the registry does
+    not have the image.
+    """
+    configs = repository.memory.configs  # the known configs, by the image's digest
     if member.digest not in configs and not member.config:
         # The digest of the config is in the image's own manifest.
         images = _member_images(repository, member)
@@ -211,6 +228,6 @@ def _image_config(repository: ImageRepository, member: Member) -> Config | None:
         config = Config()
         if member.config:
             config = read_config(repository.json_blob(member.config))
-        with_date = replace(config, created=config.created or member.created)
-        repository.memory.store_config(member.digest, with_date)
+        config_with_date = replace(config, created=config.created or member.created)
+        repository.memory.store_config(member.digest, config_with_date)
     return configs[member.digest]

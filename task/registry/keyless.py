@@ -29,7 +29,7 @@ from task.files import read_file
 from task.http import Http, Limits
 from task.plain_data import parsed_json
 from task.proof import Identity
-from task.registry.signature import BuildOrigin, Signed, as_bundle, encoded, of_certificate
+from task.registry.signature import BuildOrigin, Signed, as_bundle, dsse_encoding, of_certificate
 from task.text import fits_glob, one_line
 from task.threads import once
 
@@ -57,6 +57,7 @@ class Sigstore:
         roots: TrustedRoot | None = None
         if trust_root:
             roots, url = _roots_and_log(trust_root, url)
+        # both are created on first use
         self.verifier = once(lambda: _verifier(roots))
         self._log = once(
             lambda: Http(
@@ -67,7 +68,7 @@ class Sigstore:
         )
 
     def entry(self, index: int) -> Mapping[str, Any]:
-        """Return a transparency log entry.
+        """Return the transparency log's entry with this index.
 
         Raises `RegistryDownError` if the log is down, and `Malformed` if the response is not an
         entry.
@@ -75,11 +76,11 @@ class Sigstore:
         try:
             answer = self._log().ask("GET", f"/api/v1/log/entries?logIndex={index}")
         except NoAnswerError as error:
-            raise _down(f"the transparency log: {error.message}") from None
+            raise _down_error(f"the transparency log: {error.message}") from None
         if answer.status >= 500 or answer.status == 429:
-            raise _down(f"the transparency log returned {answer.status}")
+            raise _down_error(f"the transparency log returned {answer.status}")
         try:
-            entries = answer.json().values()  # one entry, by its id
+            entries = answer.json().values()  # the keys are ids, and there is only one entry
             entry = next(iter(entries))
         except (ValueError, AttributeError, StopIteration):
             entry = None
@@ -89,7 +90,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a signature by any of these identities. Thread-safe."""
+    """Accepts a keyless signature by any of these identities. Thread-safe."""
 
     def __init__(
         self,
@@ -98,16 +99,17 @@ class Keyless:
         *,
         exact: bool = False,
     ) -> None:
-        """`exact`: subjects are not globs."""
+        """With `exact`, the subject of an identity has to be equal. Without, it is a glob."""
         self._sigstore = sigstore
         self._identities = identities
         self._exact = exact
 
     def signer(self, signature: Signed) -> tuple[str, BuildOrigin]:
-        """Return the signer, and the certificate's claims.
+        """Return the signer, and where the image was built, both according to the signature's
+        certificate.
 
         Raises `Malformed` if the signature is not valid or not by one of the identities, and
-        `RegistryDownError`.
+        `RegistryDownError` if the transparency log is down.
         """
         is_bundle = signature.form == "bundle"
         # A keyless signature always has a certificate and a log entry.
@@ -119,12 +121,14 @@ class Keyless:
         bundle_json: bytes | str = signature.raw
         if not is_bundle:
             bundle_json = as_bundle(signature, self._sigstore.entry(signature.log_index))
+        # the verification sets the policy's `subject` and `origin`
         policy = _IdentityPolicy(self._identities, exact=self._exact)
         try:
             _verify(signature, Bundle.from_json(bundle_json), verifier, policy)
         except Malformed:
             raise
         except Exception as error:  # noqa: BLE001 - untrusted data: no error may let an image pass
+            # in the message, only the first three identities
             who = " or ".join(identity.subject for identity in self._identities[:3])
             why = one_line(str(error))[:_LONGEST_ERROR]
             raise Malformed(f"a signature is not by {who}: {why}") from None
@@ -148,6 +152,7 @@ class _IdentityPolicy:
         Raises `VerificationError` if it does not have any of them.
         """
         subjects = _subjects_of(cert)
+        # a claim is the value of one of Fulcio's extensions, which have numbers
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
@@ -179,7 +184,7 @@ def _subjects_of(cert: Certificate) -> list[str]:
 
 
 def _claim(cert: Certificate, number: str) -> str:
-    """Return the value of a Fulcio extension, or ""."""
+    """Return the value of the Fulcio extension with this number in a certificate, or ""."""
     wanted = ObjectIdentifier(f"{_FULCIO}{number}")
     for extension in cert.extensions:
         if extension.oid == wanted and extension.value.value:
@@ -216,8 +221,8 @@ def _verify(signature: Signed, bundle: Bundle, verifier: Verifier, policy: _Iden
         verifier.verify_artifact(signature.content, bundle, policy)
         return
     payload_type, payload = verifier.verify_dsse(bundle, policy)
-    if encoded(payload_type, payload) != signature.content:
-        # another reader may use the other one
+    if dsse_encoding(payload_type, payload) != signature.content:
+        # readers of the bundle disagree: we have read one statement, and `sigstore` another
         raise Malformed("a bundle has two statements")
 
 
@@ -225,10 +230,10 @@ def _verifier(roots: TrustedRoot | None) -> Verifier:
     try:
         return Verifier(trusted_root=roots) if roots else Verifier.production()
     except (Error, OSError) as error:
-        raise _down(
+        raise _down_error(
             f"Sigstore's roots of trust could not be fetched ({type(error).__name__})"
         ) from None
 
 
-def _down(message: str) -> RegistryDownError:
+def _down_error(message: str) -> RegistryDownError:
     return RegistryDownError(message, hint="run it again")

@@ -72,14 +72,15 @@ class Logins:
         secrets in the control plane's `namespace`. With `allow_exec`, both may use scripts.
         """
         self._environ = environ
-        self._given = given or {}
+        self._option_logins = given or {}
         self._secret = secret
         self._allow_env = allow_env
         self._allow_exec = allow_exec
         self._namespace = namespace
         self._lock = Lock()
+        # the found logins, each with the time until which it is kept
         self._cache: dict[object, tuple[RegistryLogin | None, float]] = {}
-        self._files: tuple[DockerConfig, ...] | None = None
+        self._config_files: tuple[DockerConfig, ...] | None = None  # None until they are read
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server
 
     def of_annotation(
@@ -89,8 +90,8 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from the annotation `pull-secret`, whose value is `text`, for the
-        repository at `host`. `namespace` is the Application's.
+        """Return the login from an Application's annotation `pull-secret`, whose value is `text`,
+        for the repository at `host`. `namespace` is the Application's.
 
         Raises `RegistryError` and its subclasses, and `AnnotationError` for a secret that the
         annotation is not allowed to use.
@@ -109,7 +110,8 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from registries.conf.
+        """Return the login from the `source` in an entry of registries.conf, for the repository at
+        `host`.
 
         After `expire` seconds, look it up again, because ECR tokens expire.
         """
@@ -117,7 +119,7 @@ class Logins:
 
     def of_host(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login for a registry from options or Docker's config files, or None."""
-        return self._cached((host, repository), 0, lambda: self._from_options(host, repository))
+        return self._from_cache((host, repository), 0, lambda: self._from_options(host, repository))
 
     def _of_source(
         self,
@@ -127,7 +129,8 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source for the repository at `host`.
+        """Return the login from a source (a secret, a variable, or a script) for the repository at
+        `host`.
 
         It is kept for `expire` seconds (0: the whole run). `origin` is where the source is
         configured, for messages.
@@ -137,21 +140,22 @@ class Logins:
                 "ext: credentials need --allow-exec",
                 hint="allow it, or use a secret or a variable",
             )
-        # Only a pull secret may have several logins, for different registries and repositories.
-        has_several_logins = source.kind == "pullsecret" or source.registry
-        key = (source, host, repository) if has_several_logins else (source,)
-        return self._cached(
+        # A pull secret may have several logins, and a source for only one registry is ignored for
+        # others. For all other sources, the login does not depend on the repository.
+        depends_on_repository = source.kind == "pullsecret" or bool(source.registry)
+        key = (source, host, repository) if depends_on_repository else (source,)
+        return self._from_cache(
             key, expire, lambda: self._from_source(source, origin, host, repository)
         )
 
-    def _cached(
+    def _from_cache(
         self,
         key: object,
         expire: float,
         find: Callable[[], RegistryLogin | None],
     ) -> RegistryLogin | None:
-        """Return the result of `find`. Keep it for `expire` seconds, or if that is 0, for the whole
-        run.
+        """Return the login in the cache under this key, or if there is none, the result of `find`.
+        Keep that for `expire` seconds, or if that is 0, for the whole run.
         """
         with self._lock:
             login, valid_until = self._cache.get(key, (None, float("-inf")))
@@ -163,8 +167,8 @@ class Logins:
             return login
 
     def _check_allowed(self, source: CredentialSource, namespace: str) -> None:
-        """Raise an error for a source that the owner of an Application in this namespace is not
-        allowed to use.
+        """Raise `AnnotationError` or `RegistryError` for a source that the owner of an Application
+        in this namespace is not allowed to use.
         """
         if source.kind in ("secret", "pullsecret"):
             # AIU v1.3 also rejects secrets in other namespaces. AIU v0 uses any secret that its own
@@ -196,12 +200,13 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin | None:
-        """Return the login from a source. `origin` is where it is configured, for messages.
+        """Return the login from a source (a secret, a variable, or a script). `origin` is where it
+        is configured, for messages.
 
         If the source is for another registry, return the login from options or Docker's config
         files, or None.
         """
-        if source.registry:
+        if source.registry:  # the source is only for this registry
             matching_key = best_key([normal(source.registry)], host, repository)
             if matching_key is None:
                 return self._from_options(host, repository)
@@ -220,8 +225,9 @@ class Logins:
         host: str,
         repository: str,
     ) -> RegistryLogin:
-        """Return the login from a secret: from a field with `user:password`, or from a pull secret,
-        which contains a Docker config.
+        """Return the login from a secret in the cluster: from a field with `user:password`, or from
+        a pull secret, which contains a Docker config. `origin` is where it is configured, for
+        messages.
         """
         name = f"secret {source.namespace}/{source.name}"
         data = self._secret_data(source, origin, name)
@@ -274,36 +280,39 @@ class Logins:
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login from options or Docker's config files, or None."""
-        key = best_key(self._given, host, repository)
+        key = best_key(self._option_logins, host, repository)
         if key:
-            return self._given[key]
-        if self._files is None:
-            self._files = config_files(self._environ)
-        for config in self._files:
+            return self._option_logins[key]
+        if self._config_files is None:
+            self._config_files = config_files(self._environ)
+        for config in self._config_files:
             login = self._from_file(config, host, repository)
             if login is not None:
                 return login
         return None
 
     def _from_file(self, config: DockerConfig, host: str, repository: str) -> RegistryLogin | None:
-        """Return the login from a config file, or None.
+        """Return the login from one of Docker's config files, or None.
 
-        The longest key wins, and `credHelpers` come before `credsStore`.
+        It may be in the file itself, or a credential helper (a program) may have it: one for the
+        registry (`credHelpers`), or one for all other registries (`credsStore`).
         """
-        key = best_key(config.logins, host, repository)
+        login_key = best_key(config.logins, host, repository)
         helper_key = best_key(config.helpers, host, repository)
-        if helper_key and len(helper_key) >= len(key or ""):
+        # the longer key wins, and a helper wins against a login with a key of the same length
+        if helper_key and len(helper_key) >= len(login_key or ""):
             return self._from_helper(config.helpers[helper_key], helper_key, needed=True)
-        if key:
-            return config.logins[key]
+        if login_key:
+            return config.logins[login_key]
         if config.store:
             return self._from_helper(config.store, normal(host), needed=False)
         return None
 
     def _from_helper(self, name: str, registry: str, *, needed: bool) -> RegistryLogin | None:
-        """Return a helper's login for a registry.
+        """Return the login that the credential helper `name` has for a registry, or None.
 
-        Each helper is run only once, because that may take seconds (ECR's helper queries AWS).
+        A helper is run only once for each registry, because that may take seconds (ECR's helper
+        queries AWS). If it is not `needed`, it may be missing.
         """
         server = _HUB_SERVER if registry == HUB else registry
         if (name, server) not in self._from_helpers:
@@ -312,14 +321,17 @@ class Logins:
 
 
 def _login_in(text: str, origin: str) -> RegistryLogin:
-    """Split `user:password` at the first colon, and return the login.
+    """Split `user:password` at the first colon, and return the login. `origin` is where the text is
+    from, for messages.
 
-    JSON and PEM also contain colons. A value that was never meant as credentials must not be sent
-    to a registry.
+    Raises `RegistryAccessError` for other text.
     """
     user, colon, password = text.strip().partition(":")
-    is_complete = user and colon and password
-    looks_like_a_user = user.isprintable() and not _NO_USER & set(user)
+    is_complete = bool(user and colon and password)
+    # JSON and PEM also contain colons. A value that was never meant as credentials must not be sent
+    # to a registry.
+    has_strange_character = bool(_NO_USER & set(user))
+    looks_like_a_user = user.isprintable() and not has_strange_character
     if not is_complete or not looks_like_a_user:
         raise RegistryAccessError(
             f"{origin}: does not contain user:password", hint="use the form user:password"
@@ -334,8 +346,8 @@ def helper(
     *,
     needed: bool,
 ) -> RegistryLogin | None:
-    """Return a registry's login from `docker-credential-<name> get`, or None if it does not have
-    one.
+    """Return the login that a credential helper, the program `docker-credential-<name>`, has for
+    the registry `server`, or None if it does not have one.
 
     A helper that is not `needed` (a `credsStore`, for all registries) may be missing: a config file
     copied from a laptop has `desktop` or `osxkeychain`. Raises `RegistryError` and its subclasses.
@@ -361,13 +373,13 @@ def helper(
     user, secret = _user_and_secret(stdout, program)
     if not secret:
         return None
-    if user == _TOKEN:
+    if user == _TOKEN:  # then the secret is an identity token
         return RegistryLogin(identity=Secret(secret), origin=program)
     return RegistryLogin(user, Secret(secret), origin=program)
 
 
 def _user_and_secret(stdout: bytes, program: str) -> tuple[str, str]:
-    """Return the username and secret in a credential helper's output; "" if missing.
+    """Return the username and the secret in a credential helper's output, each "" if it is missing.
 
     Raises `RegistryAccessError` for any other output.
     """
@@ -386,9 +398,9 @@ def _user_and_secret(stdout: bytes, program: str) -> tuple[str, str]:
 
 
 def script(path: str, environ: Mapping[str, str]) -> str:
-    """Return the output of an `ext:` script, `user:password`.
+    """Run the script in `ext:<path>`, and return its output, which should be `user:password`.
 
-    Raises `RegistryError` and its subclasses.
+    Raises `RegistryError` and its subclasses, such as for a script that fails.
     """
     if not os.path.isabs(path) or os.path.normpath(path) != path:
         raise RegistryError(
@@ -416,10 +428,10 @@ def _run(
     stdin: str,
     environ: Mapping[str, str],
 ) -> tuple[int | None, bytes, bytes]:
-    """Run a program (of the kind "helper" or "script", which have different time limits). Return
-    its exit code (None if the program is missing), stdout, and stderr.
+    """Run a program, and return its exit code (None if the program is missing), stdout, and stderr.
 
-    Errors do not quote the program's output, which may contain secrets.
+    `kind` is "helper" or "script", which have different time limits. `name` is the program's name
+    or path. Errors do not quote the program's output, which may contain secrets.
     """
     path_folders = environ.get("PATH", "").split(os.pathsep)
     absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]

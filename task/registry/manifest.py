@@ -65,9 +65,12 @@ class Manifest:
     @property
     def is_index(self) -> bool:
         """Whether the manifest is an index of several images."""
-        kind = text(self.data.get("mediaType")) or self.media_type  # optional in OCI manifests
-        is_unknown_kind = kind not in (*INDEXES, *IMAGES, SIGNED)
-        return kind in INDEXES or (is_unknown_kind and "manifests" in self.data)
+        # `mediaType` is optional in OCI manifests
+        kind = text(self.data.get("mediaType")) or self.media_type
+        if kind in INDEXES:
+            return True
+        is_unknown_kind = kind not in (*IMAGES, SIGNED)
+        return is_unknown_kind and "manifests" in self.data
 
     @property
     def is_old(self) -> bool:
@@ -90,9 +93,11 @@ def digest_of(body: bytes, algorithm: str = "sha256") -> str:
 def signed_payload(body: bytes, data: Mapping[str, Any]) -> bytes:
     """Return the part of a schema 1 manifest that its digest covers: everything except its
     signatures. `body` is the manifest as bytes, and `data` as JSON.
+
+    If the signatures cannot be found, return all of `body`.
     """
-    # The protected header has the position where Docker inserted the signatures, and what follows
-    # them.
+    # The protected header has the position where Docker inserted the signatures (`formatLength`),
+    # and the bytes after them (`formatTail`).
     try:
         header = parsed_json(_decoded_without_padding(data["signatures"][0]["protected"]))
         tail = header["formatTail"]
@@ -109,7 +114,8 @@ def _decoded_without_padding(text: str) -> bytes:
 
 
 def members(manifest: Manifest) -> tuple[Member, ...]:
-    """Return a manifest's images, excluding an index's attestations and other artifacts.
+    """Return a manifest's members: the image itself, or the images in an index. Attestations and
+    other artifacts in an index are omitted.
 
     Raises `RegistryError` for an index without a list.
     """
@@ -118,7 +124,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
         image = Member(
             digest=manifest.digest,
             config=text(data, "config", "digest"),
-            created=instant(text(data, "annotations", _CREATED)),
+            created=utc_time(text(data, "annotations", _CREATED)),
         )
         return (image,)
     entries = data.get("manifests")
@@ -128,7 +134,7 @@ def members(manifest: Manifest) -> tuple[Member, ...]:
             hint="push the image again",
         )
     return tuple(
-        Member(entry["digest"], _platform(entry.get("platform")))
+        Member(digest=entry["digest"], platform=_platform(entry.get("platform")))
         for entry in entries
         if _is_image(entry)
     )
@@ -148,15 +154,15 @@ def read_config(data: Any) -> Config:
     default_os = "linux" if config.get("architecture") else ""
     os = config.get("os") or default_os
     return Config(
-        created=instant(text(config, "created")),
+        created=utc_time(text(config, "created")),
         platform=_platform({**config, "os": os}),
         labels=texts(config, "config", "Labels"),
     )
 
 
-def instant(text: str) -> str:
-    """Return an RFC 3339 time in UTC with all its digits, or "" for any other value and for Go's
-    zero time.
+def utc_time(text: str) -> str:
+    """Return an RFC 3339 time in UTC, such as `2024-05-01T12:00:00.123456789Z`, with all digits of
+    its fraction, or "" for any other text and for Go's zero time.
     """
     match = _TIME.fullmatch(text.strip())
     if not match or text.startswith(_NEVER):
@@ -173,17 +179,19 @@ def instant(text: str) -> str:
     return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
 
-def newness(created: str) -> tuple[str, str]:
-    """Return a sort key for a time from `instant`. An image without a time counts as the oldest."""
-    whole, _, fraction = created.removesuffix("Z").partition(".")
-    return whole, fraction
+def creation_sort_key(created: str) -> tuple[str, str]:
+    """Return a sort key for a time from `utc_time`, or "". Without a time, an image counts as the
+    oldest.
+    """
+    whole_seconds, _, fraction = created.removesuffix("Z").partition(".")
+    return whole_seconds, fraction
 
 
-def fits(wanted: Sequence[str], platform: str) -> bool:
-    """Return whether a platform, `os/arch[/variant]`, is wanted.
+def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
+    """Return whether a platform, such as `linux/arm64/v8`, is one of the `wanted` platforms.
 
-    A wanted platform without a variant matches any variant. If no platforms are specified, all
-    platforms are wanted.
+    A wanted platform without a variant (`linux/arm64`) matches any variant. An empty `wanted`
+    matches every platform.
     """
     if not wanted:
         return True
@@ -199,7 +207,7 @@ def fits(wanted: Sequence[str], platform: str) -> bool:
 
 
 def _parts_of_platform(platform: str) -> tuple[str, str, str]:
-    """Split `os/arch[/variant]`. Missing parts are ""."""
+    """Split a platform, such as `linux/arm64/v8`, into three parts. Missing parts are ""."""
     os, _, rest = platform.partition("/")
     arch, _, variant = rest.partition("/")
     return os, arch, variant
@@ -222,7 +230,9 @@ def _is_image(data: Any) -> bool:
 
 
 def _platform(data: Any) -> str:
-    """Return `os/arch[/variant]`, or "" if the OS or the architecture is missing."""
+    """Return the platform in an index entry or a config, such as `linux/arm64/v8`, or "" if the OS
+    or the architecture is missing.
+    """
     os = text(data, "os")
     arch = text(data, "architecture")
     variant = text(data, "variant")

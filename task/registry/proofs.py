@@ -1,6 +1,6 @@
-"""Determines whether an image's builder is proved.
+"""Determines whether there is a proof of who built or signed an image.
 
-It reads the places in a registry where proofs are stored.
+It reads the places in a registry where signatures and attestations are stored.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from task.registry.signature import (
     layers,
     objection,
     origin_of,
+    parse_signature,
     predicate_of,
     signature_tag,
-    signed,
 )
 from task.retry import until
 from task.threads import in_threads
@@ -62,11 +62,12 @@ class Asked:
     by: str = ""  # who requires it, for a message: "; imagesVerification wants the key of …"
 
     def proof(self, signature: Signed) -> Proof:
-        """Return the proof from a signature or statement.
+        """Return the proof that a signature (or an attestation: a signed statement about the build)
+        meets this requirement.
 
-        Raises `Malformed` if it does not match the demand.
+        Raises `Malformed` if it is not valid, or if the build does not match the demand.
         """
-        signer, origin = self._signer(signature)
+        signer, origin = self._signer(signature)  # origin: where the image was built, if known
         if signature.statement is not None:
             if not self.of_build:
                 raise Malformed("it is an attestation, not a signature")
@@ -79,14 +80,21 @@ class Asked:
                 raise Malformed(mismatch)
         if origin is None:
             return Proof("signature", signer)
-        repositories = ", ".join(origin.repositories)
         builder = origin.builders[0] if origin.builders else ""
-        return Proof(origin.kind, signer, repositories, origin.ref, origin.workflow, builder)
+        return Proof(
+            kind=origin.kind,
+            signer=signer,
+            source_repository=", ".join(origin.repositories),
+            ref=origin.ref,
+            workflow=origin.workflow,
+            builder=builder,
+        )
 
     def _signer(self, signature: Signed) -> tuple[str, BuildOrigin | None]:
-        """Return the result of the first check that accepts the signature.
+        """Return the signer and the build's origin, from the first check that accepts the
+        signature.
 
-        Raises the first check's `Malformed` if none does.
+        Raises `Malformed` with the first check's message if none accepts it.
         """
         first_message = ""
         for check in self.checks:
@@ -109,6 +117,10 @@ class Evidence:
     """
 
     def __init__(self, registry: Registry, question: Question) -> None:
+        """Prepare the queries about the question's image. None is sent yet.
+
+        Each of the functions below remembers its results, so the same query is sent only once.
+        """
         self._digest = question.image.digest
         repository = cache(
             lambda: registry.repository(question.image, question.secret, question.namespace)
@@ -120,8 +132,8 @@ class Evidence:
         self.blob = cache(lambda digest: repository().blob(digest))
 
     def layers(self, *, of_build: bool) -> Iterator[Layer]:
-        """Yield the signatures, or also the statements about the build, from the most likely place
-        first.
+        """Yield the layers with the image's signatures and, with `of_build`, with statements about
+        its build. The most likely place in the registry comes first.
         """
         if not of_build:
             yield from self._layers_of_tag("sig")
@@ -140,19 +152,24 @@ class Evidence:
         yield from self._layers_of_tag("sig")
 
     def _layers_of_tag(self, ending: str) -> Iterator[Layer]:
-        """Yield the signatures (`sig`) or attestations (`att`) under cosign's tag for the image."""
+        """Yield the layers with signatures (ending `sig`) or attestations (ending `att`) from the
+        manifest under cosign's tag for the image: `sha256-<hex>.sig`.
+        """
         manifest = self._manifest(signature_tag(self._digest, ending))
         if manifest is None:
             return
         for layer in layers(manifest.data):
-            if ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES):
+            # an attestation's predicate is the type of its statement; "" is unknown
+            is_wanted = ending == "sig" or predicate_of(layer.annotations) in ("", *PREDICATES)
+            if is_wanted:
                 yield layer
 
     def _layers_of_referrers(self, predicates: Sequence[str]) -> Iterator[Layer]:
         """Yield the layers of the manifests that refer to the image and claim one of these
-        predicates, in the order of `predicates`, and last, those that do not claim any.
+        predicates (types of statements), in the order of `predicates`. Those that do not claim any
+        come last.
         """
-        candidates = []  # (position, digest)
+        candidates = []  # (the predicate's position, the manifest's digest)
         for referrer in self._referrers():
             # a manifest without a type may be a signature
             if referrer.artifact_type and not referrer.artifact_type.startswith(ARTIFACTS):
@@ -183,7 +200,9 @@ class Prover:
         timeout: float = 0.0,
         log: Callable[[str], None] = lambda _line: None,
     ) -> None:
-        """`asked`: returns the requirements for an image; it may raise `TaskError`."""
+        """`registry` opens the registry. `asked` returns the requirements for an image, and may
+        raise `TaskError`. `timeout` is how many seconds to wait for a proof that is missing.
+        """
         self._registry = registry
         self._requirements = asked
         self._timeout = timeout
@@ -193,13 +212,17 @@ class Prover:
         self._answers: dict[Question, Answer] = {}
 
     def __call__(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return a proof, a refusal, or, if unknown, an error for each image (with its digest)."""
+        """Return the answer for each image, whose question includes its digest: a `Proof`, a
+        `Verdict` that refuses the image, or an error if it is unknown.
+        """
         answers = in_threads(self._answer_once, list(questions), _AT_ONCE)
         shutdown.check()  # after a signal, answers are errors
         return dict(zip(questions, answers, strict=True))
 
     def _answer_once(self, question: Question) -> Answer:
-        """Return the answer for an image. Wait for it only once per run."""
+        """Return the answer for an image. It is determined only once per run, even if several
+        threads need it.
+        """
         key = replace(question, platforms=())
         with self._lock:
             lock = self._locks.setdefault(key, Lock())
@@ -209,8 +232,8 @@ class Prover:
             return self._answers[key]
 
     def _wait_for_answer(self, question: Question) -> Answer:
-        """Return the answer for an image. Until the timeout, repeat the query if a proof may still
-        arrive.
+        """Return the answer for an image. While a proof may still arrive, and until the timeout,
+        look for it again.
         """
         end = time.monotonic() + self._timeout
         ask: Callable[[], Answer] = partial(self._answer, question)
@@ -218,6 +241,7 @@ class Prover:
         if _is_final(answer) or time.monotonic() >= end:
             return answer
 
+        # log what is missing, and why
         wanted = "a signature"
         why: object = answer
         if isinstance(answer, Verdict):
@@ -233,7 +257,9 @@ class Prover:
         return answer
 
     def _answer(self, question: Question) -> Answer:
-        """Return the proof for the last requirement, or the first refusal, or an error."""
+        """Return the proof that meets the last of the image's requirements, or the first refusal if
+        a requirement is not met, or an error.
+        """
         answer: Answer = Verdict("refuse", "signature", "no required signer is configured")
         try:
             evidence = Evidence(self._registry(), question)
@@ -246,13 +272,16 @@ class Prover:
         return answer
 
     def _prove(self, question: Question, evidence: Evidence, requirement: Asked) -> Proof | Verdict:
-        """Return the proof, or the reason why the requirement is not met.
+        """Return the proof from the first signature that meets the requirement, or a `Verdict` with
+        the reason why none does.
 
-        If there is a proof, unreadable signatures are ignored.
+        Raises `RegistryError` if none does and one of them cannot be read.
         """
-        objections: list[str] = []
-        unread: TaskError | None = None
-        for layer in islice(evidence.layers(of_build=requirement.of_build), 2 * MOST):
+        objections: list[str] = []  # why the signatures do not meet the requirement
+        unread_error: TaskError | None = None
+        # at most 64 per image are read, as documented (docs/how-to/signing.md)
+        layers_to_check = islice(evidence.layers(of_build=requirement.of_build), 2 * MOST)
+        for layer in layers_to_check:
             try:
                 return requirement.proof(self._read(question, evidence, layer))
             except Malformed as error:
@@ -260,9 +289,9 @@ class Prover:
             except RegistryDownError:
                 raise
             except RegistryError as error:  # another signature may still be valid
-                unread = error
-        if unread:
-            raise unread
+                unread_error = error
+        if unread_error:
+            raise unread_error
 
         singular = "provenance" if requirement.of_build else "signature"
         plural = "statements" if requirement.of_build else "signatures"
@@ -272,14 +301,16 @@ class Prover:
         return Verdict("refuse", requirement.demand.rule, f"{because}{requirement.by}")
 
     def _read(self, question: Question, evidence: Evidence, layer: Layer) -> Signed:
-        """Return a signature for this image. Raises `Malformed`."""
+        """Return the signature in a layer. Raises `Malformed` if it cannot be read, or is for
+        another image.
+        """
         try:
-            found = signed(layer, evidence.blob(layer.digest))
+            signature = parse_signature(layer, evidence.blob(layer.digest))
         except Malformed as error:
             raise Malformed(f"a signature cannot be read: {error.message}") from None
-        if question.image.digest not in found.digests:
+        if question.image.digest not in signature.digests:
             raise Malformed("a signature is for another image")
-        return found
+        return signature
 
 
 def _is_final(answer: Answer) -> bool:

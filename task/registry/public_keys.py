@@ -37,8 +37,10 @@ def keys_of_file(path: str) -> PublicKeys:
 
 
 def keys_in(text: str) -> list[PublicKey]:
-    """Parse the keys in a PEM string. Raises `Malformed`."""
-    found: list[PublicKey] = []
+    """Parse the public keys in a PEM string. Raises `Malformed` if there is none, or one cannot be
+    read.
+    """
+    keys: list[PublicKey] = []
     for pem in public_keys(text):
         try:
             key = load_pem_public_key(pem.encode())
@@ -46,8 +48,8 @@ def keys_in(text: str) -> list[PublicKey]:
             key = None
         if not isinstance(key, EllipticCurvePublicKey | Ed25519PublicKey | RSAPublicKey):
             raise Malformed("it contains a public key that cannot be read")
-        found.append(key)
-    return found
+        keys.append(key)
+    return keys
 
 
 class PublicKeys:
@@ -58,7 +60,7 @@ class PublicKeys:
         self._name = name
 
     def signer(self, signature: Signed) -> tuple[str, None]:
-        """Return the key's file name.
+        """Return the name of the keys' file, and None for the missing claims about a build.
 
         Raises `Malformed` if the signature was not made with one of the keys.
         """
@@ -74,7 +76,7 @@ def _verifies(key: PublicKey, content: bytes, signature: bytes) -> bool:
     if isinstance(key, Ed25519PublicKey):
         with suppress(InvalidSignature):
             key.verify(signature, content)
-            return True
+            return True  # no exception: the signature is valid
         return False
     for algorithm in _hash_algorithms(key):
         with suppress(InvalidSignature):

@@ -72,8 +72,8 @@ class AnswerCache:
     """
 
     def __init__(self, folder: str = "", name: str = "") -> None:
-        """Read the facts about the repository `name` from the folder, or without a folder, keep
-        them only in memory.
+        """Read the facts about the repository `name` from its file in the folder. Without a folder,
+        the cache is only in memory.
         """
         self.members: dict[str, tuple[Member, ...]] = {}  # by the manifest's digest
         self.configs: dict[str, Config] = {}  # by the digest of the image's manifest
@@ -103,7 +103,7 @@ class AnswerCache:
         self.configs[digest] = config
 
     def save(self) -> None:
-        """Write the file atomically.
+        """Write the facts to the cache's file atomically, if they have changed.
 
         Errors are ignored, because they only cost the next run a few requests.
         """
@@ -131,7 +131,7 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        """Read the file, if it is valid and has the current version."""
+        """Read the facts from the cache's file, if it is valid and has the current version."""
         # An invalid file is not an error: other runs share the folder, and a volume may be full or
         # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):
@@ -175,11 +175,11 @@ class ImageRepository:
         self.memory = memory
         self._api = api
         self._login = login
-        self._listed: tuple[str, ...] | None = None
+        self._all_tags: tuple[str, ...] | None = None  # None until they are listed
         self._lock = Lock()
 
     def head(self, reference: str) -> str | None:
-        """Return the digest of a tag or digest, with a HEAD request.
+        """Return the digest of the manifest with this tag or digest, with a HEAD request.
 
         It is "" if the registry does not send it, and None if the manifest does not exist.
         """
@@ -193,9 +193,9 @@ class ImageRepository:
         return digest if is_digest(digest) else ""
 
     def manifest(self, reference: str) -> Manifest | None:
-        """Return the manifest of a tag or digest, or None if the registry does not have it.
+        """Return the manifest with this tag or digest, or None if the registry does not have it.
 
-        It is verified against its digest.
+        Raises `TamperedError` if its bytes do not match a requested or sent digest.
         """
         answer = self._manifest("GET", reference)
         if answer.status == 404:
@@ -212,7 +212,11 @@ class ImageRepository:
         return Manifest(digest, media_type, data)
 
     def blob(self, digest: str) -> bytes:
-        """Return a blob's bytes, verified against its digest."""
+        """Return the bytes of the blob with this digest.
+
+        Raises `TamperedError` if they do not match the digest, and `RegistryError` if there is no
+        such blob.
+        """
         if not is_digest(digest):
             raise self._registry_error(
                 f"refers to a blob by {digest[:_MOST_SHOWN]!r}, which is not a digest"
@@ -222,7 +226,7 @@ class ImageRepository:
             raise self._registry_error(
                 f"does not have the blob {digest} that its own manifest refers to"
             )
-        self._verified_digest(answer.body, digest, "")
+        self._verified_digest(answer.body, digest, "")  # called only for its error
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
@@ -240,24 +244,24 @@ class ImageRepository:
         Raises `RegistryError` for a missing repository.
         """
         with self._lock:
-            if self._listed is None:
+            if self._all_tags is None:
                 large_page, small_page = _PAGES
                 tags = self._tags(
                     self._pages(f"/tags/list?n={large_page}", missing_statuses=(400,))
                 )
                 if tags is None:  # the registry does not allow such large pages
                     tags = self._tags(self._pages(f"/tags/list?n={small_page}"))
-                self._listed = tuple(tags or ())
-            return self._listed
+                self._all_tags = tuple(tags or ())
+            return self._all_tags
 
     def referrers(self, digest: str) -> tuple[Referrer, ...]:
-        """Return the manifests that refer to an image's digest.
+        """Return the manifests that refer to the image with this digest, such as its signatures.
 
         They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
         pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing_statuses=_NO_API))
-        if not pages:
-            # Clients keep an index under the tag `sha256-<hex>` in registries without the API.
+        if not pages:  # the registry does not have the API
+            # clients keep an index under the tag `sha256-<hex>` instead
             index = self.manifest(digest.replace(":", "-"))
             if index is not None:
                 pages.append(index.data)
@@ -267,8 +271,9 @@ class ImageRepository:
         return tuple(referrers)
 
     def _tags(self, pages: Iterator[Mapping[str, Any]]) -> dict[str, None] | None:
-        """Return the tags of all pages, without duplicates (the keys of a dictionary, which keeps
-        their order), or None if there is no page.
+        """Return the tags of all pages, or None if there is no page.
+
+        They are the keys of a dictionary, so that there are no duplicates, and the order is kept.
         """
         tags: dict[str, None] | None = None
         for page in pages:
@@ -284,7 +289,10 @@ class ImageRepository:
         return tags
 
     def _manifest(self, method: str, reference: str) -> Response:
-        """Request the manifest of a tag or digest with GET or HEAD."""
+        """Request the manifest with this tag or digest with GET or HEAD, and return the response.
+
+        For HEAD, it may have a status that means that the server does not support HEAD.
+        """
         if not is_digest(reference) and not _REFERENCE.fullmatch(reference):
             raise RegistryError(
                 f"{reference[:_MOST_SHOWN]!r} is neither a tag nor a digest",
@@ -306,11 +314,11 @@ class ImageRepository:
         accept: str = "",
         missing_statuses: tuple[int, ...] = (),
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the pages of a list, following the `Link` header.
+        """Yield the pages of a list, following the `Link` header of each response. If the first
+        response has one of the `missing_statuses`, there are no pages.
 
-        Do not yield a page if the first response has one of the `missing_statuses`. The credentials
-        are only sent to the registry, and the number of pages is limited. Docker's registry 2.8
-        ignores `n`, and returns all tags in one page.
+        Raises `RegistryError` and its subclasses for a list that is too long, takes too long, or
+        continues on another server.
         """
         seen_paths: set[str] = set()
         size = 0
@@ -332,8 +340,8 @@ class ImageRepository:
             if size > _MOST_BYTES:
                 raise self._registry_error(f"returned a list of more than {_MOST_BYTES:,} bytes")
             yield self._json(answer, "list")
-            path = self._next(answer)
-            missing_statuses = ()  # only for the first page
+            path = self._next_page_path(answer)  # "" after the last page
+            missing_statuses = ()  # they are allowed only for the first page
 
     def _page(
         self,
@@ -341,7 +349,8 @@ class ImageRepository:
         accept: str,
         missing_statuses: tuple[int, ...],
     ) -> Response | None:
-        """Return the response with one page of a list, or None for one of the `missing_statuses`.
+        """Return the response with the page of a list at this path, or None if its status is one of
+        the `missing_statuses`.
 
         Raises `RegistryError` for a missing repository.
         """
@@ -365,9 +374,11 @@ class ImageRepository:
             )
         return answer
 
-    def _next(self, answer: Response) -> str:
-        """Return the path of the next page, which is in the `Link` header, or "" if there is
+    def _next_page_path(self, answer: Response) -> str:
+        """Return the path of a list's next page, which is in the `Link` header, or "" if there is
         none.
+
+        Raises `RegistryError` if it is on another server or in another repository.
         """
         match = _NEXT.search(answer.headers.get("Link", "")[:8192])
         if not match:
@@ -385,7 +396,11 @@ class ImageRepository:
         return f"/{path}"
 
     def _json(self, answer: Response, what: str) -> Mapping[str, Any]:
-        """Return the JSON object in a response. `what` describes it in error messages."""
+        """Return the JSON object in a response. `what` describes it in error messages.
+
+        Raises `RegistryDownError` if the JSON is incomplete, and `RegistryError` if it is something
+        else.
+        """
         try:
             data = answer.json()
         except ValueError:
@@ -401,13 +416,13 @@ class ImageRepository:
         return data
 
     def _verified_digest(self, body: bytes, reference: str, sent_digest: str) -> str:
-        """Return the digest of a body.
+        """Return the digest of a response's body.
 
-        It must equal the requested `reference`, if that is a digest, and the digest that the
-        registry sent, if any. Raises `TamperedError` otherwise.
+        Raises `TamperedError` unless it equals the requested `reference`, if that is a digest, and
+        `sent_digest`, the digest in the response's header, if any.
         """
-        expected = [digest for digest in (reference, sent_digest) if is_digest(digest)]
-        for digest in expected:
+        expected_digests = [digest for digest in (reference, sent_digest) if is_digest(digest)]
+        for digest in expected_digests:
             algorithm = digest.partition(":")[0]
             if digest_of(body, algorithm) != digest:
                 raise TamperedError(
@@ -415,7 +430,7 @@ class ImageRepository:
                     f" ({self.name})",
                     hint="check the registry, and any proxy in front of it",
                 )
-        return expected[0] if expected else digest_of(body)
+        return expected_digests[0] if expected_digests else digest_of(body)
 
     def _registry_error(self, what: str) -> RegistryError:
         return RegistryError(
@@ -436,4 +451,9 @@ def _referrers(page: Mapping[str, Any]) -> Iterator[Referrer]:
             continue
         media_type = str(entry.get("mediaType", ""))
         artifact_type = str(entry.get("artifactType") or "")
-        yield Referrer(entry["digest"], media_type, artifact_type, texts(entry, "annotations"))
+        yield Referrer(
+            digest=entry["digest"],
+            media_type=media_type,
+            artifact_type=artifact_type,
+            annotations=texts(entry, "annotations"),
+        )

@@ -91,7 +91,9 @@ def signature_tag(digest: str, ending: str = "sig") -> str:
 
 
 def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
-    """Return the signature layers of a manifest. Layers that are too large are skipped."""
+    """Return the layers of a manifest that have a signature or a signed statement. Layers that are
+    too large are skipped.
+    """
     signatures = []
     for raw in elements(manifest, "layers")[:MOST]:
         media_type = text(raw, "mediaType")
@@ -105,14 +107,16 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
-    """Return the type of statement that a referrer or a layer claims to have, or "" if it does not
-    claim one.
+    """Return the predicate (the type of statement, a URL) that a referrer or a layer claims to have
+    in its annotations, or "" if it does not claim one.
     """
     return annotations.get(_PREDICATE) or annotations.get("predicateType", "")
 
 
-def signed(layer: Layer, blob: bytes) -> Signed:
-    """Parse the signature in a layer, without checking it. Raises `Malformed`."""
+def parse_signature(layer: Layer, blob: bytes) -> Signed:
+    """Parse the signature in a layer, whose content is `blob`, without checking it. Raises
+    `Malformed`.
+    """
     if len(blob) > LARGEST:
         raise Malformed(f"it is larger than {LARGEST // 1024} KiB")
     if layer.form == "payload":
@@ -123,11 +127,13 @@ def signed(layer: Layer, blob: bytes) -> Signed:
 
 
 def _payload(layer: Layer, blob: bytes) -> Signed:
-    """Parse a "simple signing" payload."""
+    """Parse a "simple signing" payload (cosign 1 and 2), whose signature is in an annotation of its
+    layer. Raises `Malformed`.
+    """
     critical = mapping(_json(blob), "critical")
     if critical.get("type") != _TYPE:
         raise Malformed("it is not an image signature")
-    signature = _decoded(layer.annotations.get(_ANNOTATION, ""))
+    signature = _decode_base64(layer.annotations.get(_ANNOTATION, ""))
     digest = text(critical, "image", "docker-manifest-digest")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
@@ -141,8 +147,8 @@ def _payload(layer: Layer, blob: bytes) -> Signed:
 
 
 def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
-    """Return the certificate in a layer's annotations, or "", and the index of its entry in the
-    transparency log, or -1.
+    """Return the certificate in a layer's annotations, or "", and the index of the signature's
+    entry in the transparency log, or -1.
     """
     certificate = layer.annotations.get(_CERTIFICATE, "")
     logged = _json(layer.annotations.get(_LOGGED, "{}"))
@@ -151,9 +157,11 @@ def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
-    """Parse a DSSE envelope with an in-toto statement. `blob` is the envelope or its bundle."""
+    """Parse a DSSE envelope (signed JSON) with an in-toto statement about an image. `blob` is the
+    layer's content: the envelope or its bundle. Raises `Malformed`.
+    """
     payload_type = envelope.get("payloadType")
-    payload = _decoded(envelope.get("payload"))
+    payload = _decode_base64(envelope.get("payload"))
     if payload_type != _STATEMENT:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(payload)
@@ -164,7 +172,8 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
         if digits:
             digests.append(f"sha256:{digits}")
     signatures = [
-        _decoded(mapping(entry).get("sig")) for entry in elements(envelope, "signatures")[:MOST]
+        _decode_base64(mapping(entry).get("sig"))
+        for entry in elements(envelope, "signatures")[:MOST]
     ]
 
     # a signature by cosign 3 is also a statement, with its own predicate
@@ -174,7 +183,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
         form=layer.form,
-        content=encoded(payload_type, payload),
+        content=dsse_encoding(payload_type, payload),
         signatures=tuple(signatures),
         digests=tuple(digests),
         raw=blob,
@@ -184,7 +193,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     )
 
 
-def encoded(payload_type: str, content: bytes) -> bytes:
+def dsse_encoding(payload_type: str, content: bytes) -> bytes:
     """Return the bytes that DSSE signs: its pre-authentication encoding."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(content), content)
@@ -204,8 +213,8 @@ def public_keys(text: str) -> tuple[str, ...]:
 
 
 def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
-    """Combine a payload or envelope, its certificate, and its transparency log entry (Rekor) into a
-    bundle.
+    """Return a Sigstore bundle, as JSON text, for a signature in one of cosign's older formats: a
+    payload or an envelope, its certificate, and its `entry` in the transparency log (Rekor).
 
     Nothing here is trusted yet; the bundle's verification covers everything. Raises `Malformed`.
     """
@@ -213,7 +222,7 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
         # -----BEGIN CERTIFICATE-----<base64, on several lines>-----END CERTIFICATE-----
         _, _begin, base64_lines, *_end = signature.certificate.split("-----")
         certificate = "".join(base64_lines.split())
-        log_entry = _bundled_log_entry(entry)
+        log_entry = _log_entry_for_bundle(entry)
     except (LookupError, TypeError, ValueError):
         raise Malformed("its entry in the transparency log cannot be read") from None
     bundle: dict[str, Any] = {
@@ -234,32 +243,32 @@ def as_bundle(signature: Signed, entry: Mapping[str, Any]) -> str:
     return json.dumps(bundle)
 
 
-def _bundled_log_entry(entry: Mapping[str, Any]) -> dict[str, Any]:
+def _log_entry_for_bundle(entry: Mapping[str, Any]) -> dict[str, Any]:
     """Return a transparency log entry in the form that a bundle has.
 
     Raises `LookupError`, `TypeError`, or `ValueError` for an invalid entry.
     """
     verification = entry["verification"]
     proof = verification["inclusionProof"]
-    body = _json(_decoded(entry["body"]))
+    body = _json(_decode_base64(entry["body"]))
     return {
         "logIndex": str(entry["logIndex"]),
-        "logId": {"keyId": _from_hex(entry["logID"])},
+        "logId": {"keyId": _hex_to_base64(entry["logID"])},
         "kindVersion": {"kind": body["kind"], "version": body["apiVersion"]},
         "integratedTime": str(entry["integratedTime"]),
         "inclusionPromise": {"signedEntryTimestamp": verification["signedEntryTimestamp"]},
         "inclusionProof": {
             "logIndex": str(proof["logIndex"]),
-            "rootHash": _from_hex(proof["rootHash"]),
+            "rootHash": _hex_to_base64(proof["rootHash"]),
             "treeSize": str(proof["treeSize"]),
-            "hashes": [_from_hex(digits) for digits in proof["hashes"]],
+            "hashes": [_hex_to_base64(digits) for digits in proof["hashes"]],
             "checkpoint": {"envelope": proof["checkpoint"]},
         },
         "canonicalizedBody": entry["body"],
     }
 
 
-def _from_hex(text: str) -> str:
+def _hex_to_base64(text: str) -> str:
     return b64encode(bytes.fromhex(text)).decode()
 
 
@@ -270,7 +279,7 @@ def _json(raw: bytes | str) -> Mapping[str, Any]:
         raise Malformed("it is not JSON") from None
 
 
-def _decoded(text: Any) -> bytes:
+def _decode_base64(text: Any) -> bytes:
     try:
         return b64decode(text, validate=True)
     except (TypeError, ValueError):
@@ -289,42 +298,49 @@ class BuildOrigin:
 
 
 def objection(origin: BuildOrigin, demand: Demand) -> str:
-    """Return why an origin does not match the demand, or ""."""
+    """Return why the origin of a build does not match the demand, or "" if it does.
+
+    Each field of the demand that is not "" is a glob for the same field of the origin.
+    """
+    # `all` or `any`: whether all of an origin's values have to match, or one of them
     must_match: Callable[[Iterable[object]], bool]
-    for what, values, wanted, must_match in (
+    for what, values, glob, must_match in (
         ("source repository", origin.repositories, demand.source_repository, all),
         ("ref", (origin.ref,), demand.ref, all),
         ("workflow", (origin.workflow,), demand.workflow, all),
         ("builder", origin.builders, demand.builder, any),
     ):
-        if not wanted:
+        if not glob:
             continue
-        specified = [value for value in values if value]
-        if not specified:
-            return f"its {what} is not specified, but {wanted!r} is required"
-        matches = [fits_glob(wanted, value) for value in specified]
+        known_values = [value for value in values if value]
+        if not known_values:
+            return f"its {what} is not specified, but {glob!r} is required"
+        matches = [fits_glob(glob, value) for value in known_values]
         if not must_match(matches):
-            shown = " and ".join(repr(shortened(value)) for value in specified)
-            return f"its {what} is {shown}, but {wanted!r} is required"
+            shown = " and ".join(repr(shortened(value)) for value in known_values)
+            return f"its {what} is {shown}, but {glob!r} is required"
     return ""
 
 
 def origin_of(statement: Mapping[str, Any]) -> BuildOrigin:
-    """Return where a statement's subjects were built, according to the statement.
+    """Return where an image was built, according to a statement about it.
 
     Raises `Malformed` if the statement is not SLSA provenance.
     """
     predicate_type = text(statement, "predicateType")
-    read = PREDICATES.get(predicate_type)
-    if read is None:
+    parse_predicate = PREDICATES.get(predicate_type)
+    if parse_predicate is None:
         raise Malformed(f"it is not SLSA provenance, but {shortened(predicate_type, 80)!r}")
-    return read(mapping(statement, "predicate"))
+    return parse_predicate(mapping(statement, "predicate"))
 
 
 def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
-    """Return the origin in a SLSA v0.2 predicate."""
+    """Return where an image was built, according to a SLSA v0.2 predicate (the content of a
+    provenance statement).
+    """
     source = mapping(predicate, "invocation", "configSource")
-    if _TEKTON.match(text(predicate, "buildType")):  # the config source is the pipeline's source
+    # Tekton's config source is the pipeline's source, not the image's
+    if _TEKTON.match(text(predicate, "buildType")):
         repositories = _git_dependencies(mappings(predicate, "materials"))
         ref = ""
     else:
@@ -332,16 +348,16 @@ def _v0_2(predicate: Mapping[str, Any]) -> BuildOrigin:
         repositories = [repository]
     return BuildOrigin(
         kind="slsa-v0.2",
-        repositories=_distinct(repositories),
+        repositories=_without_duplicates(repositories),
         ref=ref,
         workflow=_path(source.get("entryPoint")),
-        builders=_distinct([text(predicate, "builder", "id")]),
+        builders=_without_duplicates([text(predicate, "builder", "id")]),
     )
 
 
 def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
-    """Return the origin in a SLSA v1 predicate: from GitHub's workflow, Tekton's run, GitLab's job,
-    or the dependencies.
+    """Return where an image was built, according to a SLSA v1 predicate (the content of a
+    provenance statement): from GitHub's workflow, Tekton's run, GitLab's job, or the dependencies.
     """
     definition = mapping(predicate, "buildDefinition")
     parameters = mapping(definition, "externalParameters")
@@ -350,7 +366,7 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     path = _path(workflow.get("path"))
     ref = text(workflow, "ref")
 
-    if workflow:
+    if workflow:  # GitHub
         repository, _ref = _repository(workflow.get("repository"))
         repositories = [repository]
     elif _TEKTON.match(text(definition, "buildType")):
@@ -367,10 +383,10 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
         ref = _only_ref(dependencies)
     return BuildOrigin(
         kind="slsa-v1",
-        repositories=_distinct(repositories),
+        repositories=_without_duplicates(repositories),
         ref=ref,
         workflow=path,
-        builders=_distinct([text(predicate, "runDetails", "builder", "id")]),
+        builders=_without_duplicates([text(predicate, "runDetails", "builder", "id")]),
     )
 
 
@@ -381,14 +397,14 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
 
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
-    """Return the origin from a certificate's claims, which are keyed by the last number of each
-    Fulcio extension.
+    """Return where an image was built, according to the claims in the certificate of a keyless
+    signature. The keys of `claims` are the last numbers of Fulcio's extensions.
     """
     signer = claims.get("9", "")
     runner = claims.get("11", "")
     repository = claims.get("12", "")
     ref = claims.get("14", "")
-    config = claims.get("18", "")  # REPOSITORY/WORKFLOW@REF
+    config = claims.get("18", "")  # the build's config: REPOSITORY/WORKFLOW@REF
 
     workflow = ""
     # The ref's claim shows where the name ends: a file may be called `release.yml@x.yml`.
@@ -401,15 +417,18 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
         builders.append(f"https://github.com/actions/runner/{runner}")
     return BuildOrigin(
         kind="certificate",
-        repositories=_distinct([repository]),
+        repositories=_without_duplicates([repository]),
         ref=ref,
         workflow=workflow,
-        builders=_distinct(builders),
+        builders=_without_duplicates(builders),
     )
 
 
 def _repository(uri: object) -> tuple[str, str]:
-    """Return the repository and the ref in a URI; both are "" for other URIs."""
+    """Return the repository and the ref in a URI, such as `https://github.com/acme/web` and
+    `refs/heads/main` for `git+https://github.com/acme/web@refs/heads/main`. Both are "" for a URI
+    that is not a repository.
+    """
     match = _REPOSITORY.fullmatch(text(uri))
     if match is None:
         return "", ""
@@ -420,7 +439,7 @@ def _repository(uri: object) -> tuple[str, str]:
 
 
 def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
-    """Return the Git repositories among dependencies."""
+    """Return the URLs of the Git repositories among a build's dependencies."""
     repositories = []
     for dependency in dependencies:
         uri = text(dependency, "uri")
@@ -431,7 +450,9 @@ def _git_dependencies(dependencies: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def _only_ref(dependencies: Iterable[Mapping[str, Any]]) -> str:
-    """Return the ref in the URIs of dependencies, or "" if there is none, or more than one."""
+    """Return the ref in the URIs of a build's dependencies, or "" if there is none, or more than
+    one.
+    """
     refs = set()
     for dependency in dependencies:
         _repository_url, ref = _repository(dependency.get("uri"))
@@ -444,5 +465,5 @@ def _path(value: object) -> str:
     return text(value).removeprefix("./")
 
 
-def _distinct(texts: Iterable[str]) -> tuple[str, ...]:
+def _without_duplicates(texts: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(item for item in texts if item))

@@ -8,7 +8,7 @@ import pytest
 from task.errors import UnreachableError
 from task.forges.client import numbered
 from task.forges.host import Host, plausible
-from task.forges.proposal import digest, fitted, has_same_text, overtaken
+from task.forges.proposal import digest, has_same_text, rewritten_by_another_run, with_fitting_text
 from task.model import Proposal, Proposed
 from task.plain_data import dig, elements
 
@@ -22,7 +22,7 @@ WANTED = Proposal(
 
 
 def test_the_body_contains_a_mark_of_its_title() -> None:
-    assert fitted(WANTED, 1000) == replace(
+    assert with_fitting_text(WANTED, 1000) == replace(
         WANTED, body=f"{BEGIN}\n\ntext\n\n{MARKS}\n{TITLE}\n{END}\n"
     )
 
@@ -37,19 +37,21 @@ def test_the_body_contains_a_mark_of_its_title() -> None:
     ],
 )
 def test_titles_and_texts_written_by_people_are_kept(title: str, before: str, after: str) -> None:
-    now = Proposed("", "1", "open", title, before + fitted(WANTED, 1000).body.strip() + after)
+    now = Proposed(
+        "", "1", "open", title, before + with_fitting_text(WANTED, 1000).body.strip() + after
+    )
     newer = replace(WANTED, title="Update web to 2", body=BODY.replace("text", "newer"))
-    kept = fitted(newer, 1000, now)
+    kept = with_fitting_text(newer, 1000, now)
     ours = title.split() == ["Update", "web"]
     assert kept.title == (newer.title if ours else title)
     mark = TITLE if not ours else f"[//]: # (image-update-title: {digest(newer.title)})"
     assert kept.body == f"{before}{BEGIN}\n\nnewer\n\n{MARKS}\n{mark}\n{END}{after}"
-    assert fitted(newer, 1000, replace(now, title=kept.title, body=kept.body)) == kept
+    assert with_fitting_text(newer, 1000, replace(now, title=kept.title, body=kept.body)) == kept
 
 
 def test_a_text_without_our_marks_is_kept_as_written_by_a_person() -> None:
     now = Proposed("", "1", "open", "By hand", "Who needs this?\n")
-    kept = fitted(WANTED, 1000, now)
+    kept = with_fitting_text(WANTED, 1000, now)
     assert (kept.title, kept.body) == ("By hand", f"Who needs this?\n\n{BODY}")
 
 
@@ -80,7 +82,7 @@ def test_an_invalid_merge_commit_id_is_discarded(commit: str, kept: bool) -> Non
 
 
 def test_truncating_a_body_keeps_its_marks() -> None:
-    cut = fitted(replace(WANTED, body=BODY.replace("text", "x" * 500)), 400)
+    cut = with_fitting_text(replace(WANTED, body=BODY.replace("text", "x" * 500)), 400)
     assert len(cut.body) == 400
     assert cut.body.endswith(f"x\n…\n\n{MARKS}\n{TITLE}\n{END}\n")
 
@@ -99,7 +101,7 @@ def test_truncating_a_body_keeps_its_marks() -> None:
     ],
 )
 def test_a_long_title_is_cut(title: str, cut: str) -> None:
-    assert fitted(replace(WANTED, title=title), 1000).title == cut
+    assert with_fitting_text(replace(WANTED, title=title), 1000).title == cut
 
 
 @pytest.mark.parametrize(
@@ -134,7 +136,10 @@ def test_a_body_changed_by_another_build_is_overtaken(
         f"[//]: # (image-update-commit: {one * 40})" if one else "" for one in (found, now, ours)
     ]
     requests = [Proposed("", "1", "open", body=body) for body in bodies[:2]]
-    assert overtaken(requests[0], requests[1], replace(WANTED, body=bodies[2])) is answer
+    assert (
+        rewritten_by_another_run(requests[0], requests[1], replace(WANTED, body=bodies[2]))
+        is answer
+    )
 
 
 @pytest.mark.parametrize(

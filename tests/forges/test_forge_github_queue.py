@@ -14,7 +14,7 @@ from support.forge_plays import World
 
 from task.forges.client import ForgeAddress
 from task.forges.github import GitHub
-from task.forges.proposal import applied_wishes, lacking, wish
+from task.forges.proposal import applied_wishes, lacking, wish_key
 
 STATES = json.loads((FOLDER / "github-merge-queue.json").read_text())
 
@@ -33,7 +33,7 @@ def answers(server: Server, state: Mapping[str, Any]) -> None:
 
 
 def is_set(server: Server) -> bool:
-    return wish("auto-merge") in applied_wishes(server.open[0].body)
+    return wish_key("auto-merge") in applied_wishes(server.open[0].body)
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])

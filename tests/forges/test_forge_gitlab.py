@@ -15,7 +15,7 @@ from support.forge_plays import HEAD, PLAYS, World
 from task.errors import RepositoryError
 from task.forges.client import ForgeAddress
 from task.forges.gitlab import GitLab
-from task.forges.proposal import applied_wishes, wish
+from task.forges.proposal import applied_wishes, wish_key
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_each_merge_train_answer_gives_the_expected_note(
         server.fail(Reply(status, body), *asked.split(" "))
     done = world.propose(replace(world.push("1.1"), auto_merge=True))
     assert [fault for fault in server.faults if fault.times] == []
-    assert (wish("auto-merge") in applied_wishes(server.open[0].body)) is state["is_set"]
+    assert (wish_key("auto-merge") in applied_wishes(server.open[0].body)) is state["is_set"]
     assert (done.note != "") is (state["note"] != "")
     assert state["note"] in done.note
     assert [one for one in server.writes if one.endswith("/merge")] == []

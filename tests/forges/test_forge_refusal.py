@@ -15,7 +15,14 @@ from task.errors import (
     TaskError,
     UnreachableError,
 )
-from task.forges.client import ForgeAddress, ForgeToken, Reach, rate_limit_wait, unanswered, words
+from task.forges.client import (
+    ForgeAddress,
+    ForgeToken,
+    Reach,
+    forge_message,
+    no_response_error,
+    rate_limit_wait,
+)
 from task.forges.places import FORGES
 from task.http import Response
 from task.secret import Secret
@@ -32,7 +39,7 @@ def answer(status: int, body: Any = None, **headers: str) -> Response:
 def refused(status: int, body: Any = None, *, secret: str = "", forge: str = "gitlab") -> TaskError:
     place = ForgeAddress(forge, "git.example.com", "https://git.example.com/api", ("acme", "web"))
     client = FORGES[forge].client.connect(Reach(place, ForgeToken(Secret(secret))), "give scope x")
-    return client.refused(answer(status, body), "open it")
+    return client.error_for(answer(status, body), "open it")
 
 
 STATUSES = [
@@ -141,23 +148,27 @@ WORDS = [
 
 @pytest.mark.parametrize(("body", "said"), WORDS)
 def test_error_messages_are_extracted_from_the_answer(body: Any, said: str) -> None:
-    assert words(answer(422, body)) == said
+    assert forge_message(answer(422, body)) == said
 
 
 def test_web_pages_and_long_messages_are_not_shown() -> None:
     assert (
-        words(answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8"))
+        forge_message(
+            answer(502, "<html><body>x</body></html>", Content_Type="text/html; charset=utf-8")
+        )
         == ""
     )
-    assert len(words(answer(422, {"message": "x" * 5000}))) == 301
+    assert len(forge_message(answer(422, {"message": "x" * 5000}))) == 301
     nested: Any = "deep"
     for _ in range(50):
         nested = {"errors": [nested]}
-    assert words(answer(422, nested)) == ""
+    assert forge_message(answer(422, nested)) == ""
 
 
 def test_a_secret_in_a_message_is_masked() -> None:
-    said = words(answer(401, {"message": "token abc-123 is unknown: abc-123"}), Secret("abc-123"))
+    said = forge_message(
+        answer(401, {"message": "token abc-123 is unknown: abc-123"}), Secret("abc-123")
+    )
     assert said == "token *** is unknown: ***"
 
 
@@ -195,12 +206,12 @@ def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: fl
 
 
 def test_requests_without_an_answer_are_mapped_to_errors() -> None:
-    error = unanswered(
+    error = no_response_error(
         NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it"
     )
     assert isinstance(error, CredentialsError)
     assert "--ca-file" in error.hint
     for kind in ("unreachable", "slow", "large", "redirect"):
-        error = unanswered(NoAnswerError(kind, "https://h could not be reached"), "open it")
+        error = no_response_error(NoAnswerError(kind, "https://h could not be reached"), "open it")
         assert type(error) is UnreachableError
         assert "could not open it" in error.message

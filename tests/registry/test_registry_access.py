@@ -24,7 +24,7 @@ from task.errors import RegistryAccessError, RegistryDownError, RegistryError
 from task.http import Limits, Response
 from task.image import parse_image
 from task.model import Answer, Question
-from task.registry.api import refused
+from task.registry.api import registry_error_for
 from task.registry.bearer_tokens import challenges, may_be_asked, may_get_login
 from task.registry.client import Registry
 from task.registry.docker_config import RegistryLogin, parse_docker_config
@@ -378,7 +378,7 @@ def test_a_request_is_retried_after_a_short_wait(server: RegistryApi) -> None:
 
 
 def test_docker_hub_limits_are_explained() -> None:
-    error = refused("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
+    error = registry_error_for("docker.io", "library/nginx", Response(429, {}, b"", ""), None)
     assert "credentials" in error.hint
     assert error.exit == 75
 

@@ -13,11 +13,11 @@ from task.registry.signature import (
     MOST,
     PAYLOAD,
     Layer,
-    encoded,
+    dsse_encoding,
     layers,
+    parse_signature,
     public_keys,
     signature_tag,
-    signed,
 )
 
 DIGEST = f"sha256:{'a' * 64}"
@@ -69,7 +69,7 @@ def payload(**critical: Any) -> bytes:
 
 
 def of_payload(blob: bytes, **notes: str) -> Any:
-    return signed(
+    return parse_signature(
         Layer(DIGEST, "payload", {"dev.cosignproject.cosign/signature": "c2ln", **notes}), blob
     )
 
@@ -127,14 +127,16 @@ STATEMENT = {
 
 
 def of_bundle(blob: bytes) -> Any:
-    return signed(Layer(DIGEST, "bundle", {}), blob)
+    return parse_signature(Layer(DIGEST, "bundle", {}), blob)
 
 
 def test_a_bundle_is_parsed() -> None:
     found = of_bundle(bundle(STATEMENT))
     assert (found.digests, found.signatures) == ((DIGEST,), (b"sig",))
-    assert found.content == encoded("application/vnd.in-toto+json", json.dumps(STATEMENT).encode())
-    assert encoded("a", b"bc") == b"DSSEv1 1 a 2 bc"  # the protocol's own form
+    assert found.content == dsse_encoding(
+        "application/vnd.in-toto+json", json.dumps(STATEMENT).encode()
+    )
+    assert dsse_encoding("a", b"bc") == b"DSSEv1 1 a 2 bc"  # the protocol's own form
 
 
 @pytest.mark.parametrize(
