@@ -12,11 +12,13 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, argocd_server
 from fakes.registry_api import RegistryApi, registry_api
 from hypothesis import settings
-from support import IN_CI, MEASURE, clean_environment
+from support import IN_CI, MEASURE, THOROUGH, clean_environment
 from support.real_servers import Nginx, Sshd, nginx, sshd
 
 settings.register_profile("dev", deadline=None, max_examples=100)
-settings.register_profile("ci", deadline=None, max_examples=60, derandomize=True, print_blob=True)
+settings.register_profile(
+    "ci", deadline=None, max_examples=40 * THOROUGH, derandomize=True, print_blob=True
+)
 settings.load_profile("ci" if IN_CI else "dev")
 
 # The tests make many small files. In memory, end-to-end tests need an eighth less processor time than on ext4.

@@ -162,7 +162,7 @@ def test_four_concurrent_runs_share_a_cache(repo: Path, tmp_path: Path, whole: b
 def test_old_packs_are_removed_from_the_cache(
     repo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("task.git.repository.bare_folder._MOST", 4)
+    monkeypatch.setattr("task.git.repository.bare_folder._MOST_PACKS", 4)
     for number in range(5):
         land(repo, tmp_path / "cache", f"{number}\n")
     assert len(list((tmp_path / "cache").rglob("*.idx"))) <= 9

@@ -70,27 +70,33 @@ def warnings(report: Report) -> str:
 
 
 @pytest.mark.parametrize(
-    ("path", "mode", "text"),
+    "files",
     [
-        (".github/workflows/ci.yaml", "100644", EVIL),
-        (".image-update/config", "100644", "version: 1\nwrites: {paths: ['**']}\n"),
-        (".image-update/waiting/other", "120000", "../../.github/workflows/ci.yaml"),
-        (".image-update/waiting/other", "160000", ""),
-        (".image-update/waiting/other", "100755", EVIL),
-        (".image-update/waiting/other", "100644", 11_000_000),
-        (".image-update/waiting/a/b", "100644", EVIL),
-        (".gitmodules", "100644", "[submodule]\n"),
+        [
+            (".github/workflows/ci.yaml", "100644", EVIL),
+            (".image-update/waiting/link", "120000", "../../.github/workflows/ci.yaml"),
+            (".image-update/waiting/executable", "100755", EVIL),
+            (".image-update/waiting/a/b", "100644", EVIL),
+        ],
+        [
+            (".image-update/config", "100644", "version: 1\nwrites: {paths: ['**']}\n"),
+            (".image-update/waiting/submodule", "160000", ""),
+            (".image-update/waiting/large", "100644", 11_000_000),
+            (".gitmodules", "100644", "[submodule]\n"),
+        ],
     ],
-    ids=lambda value: str(value)[:30],
+    ids=["instructions", "settings"],
 )
 def test_foreign_files_on_the_memory_branch_are_not_carried_over(
-    path: str, mode: str, text: str | int, tmp_path: Path
+    files: list[tuple[str, str, str | int]], tmp_path: Path
 ) -> None:
     scene = scene_in(tmp_path)
-    put(scene, memory_name(scene), path, mode, text)
+    for path, mode, text in files:
+        put(scene, memory_name(scene), path, mode, text)
     report = scene.event("web:1.2.0", "api:1.2.0")
     assert verdicts(report) == ["defer", "update"] or verdicts(report) == ["update", "defer"]
-    assert f"{path} on the memory branch was not written by a run" in warnings(report)
+    for path, _mode, _text in files:
+        assert f"{path} on the memory branch was not written by a run" in warnings(report)
     assert entries(scene, memory_name(scene)) == {LIST: "100644", STATE: "100644"}
     assert set(entries(scene, HEAD)) == set(entries(scene, "main"))
     assert warnings(scene.event("web:1.3.0")) == ""

@@ -449,7 +449,7 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 @LIMIT
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
 def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedStateMachine]) -> None:
-    play(machine, histories=25, steps=20)
+    play(machine, histories=18, steps=20)
 
 
 class InGit(OnGit, Histories):
@@ -464,4 +464,4 @@ class InGitByBuilds(InGit):
 @LIMIT
 @pytest.mark.parametrize("machine", [InGit, InGitByBuilds])
 def test_random_histories_in_git_match_the_model(machine: type[Histories]) -> None:
-    play(machine, histories=3, steps=12)
+    play(machine, histories=2, steps=12)

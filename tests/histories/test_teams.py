@@ -409,7 +409,7 @@ class Teams(RuleBasedStateMachine):
 @pytest.mark.slow
 @LIMIT
 def test_random_histories_of_teams_in_memory_match_the_model() -> None:
-    play(Teams, histories=20, steps=25)
+    play(Teams, histories=12, steps=25)
 
 
 class TeamsInGit(OnGit, Teams):

