@@ -63,8 +63,9 @@ def expected(landed: Sequence[LandedApplication], repository: Repositories) -> l
 
 
 def _expected_image(decision: Decision, commit: str, repository: Repositories) -> Expected:
-    """Return the image that should be running after a decision, with the data to find out later
-    whether it was changed. `commit` contains the image, or is "" for a live Application.
+    """Return the image that should be running after a decision, along with what is needed to tell
+    later whether it has changed. `commit` is the commit that sets the image, or "" for a live
+    Application.
     """
     key, hint = _where_to_look(decision)
     kustomize_name = decision.subscription.keys.kustomize_name

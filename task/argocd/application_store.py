@@ -71,7 +71,7 @@ class ApplicationApi(Protocol):
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return (namespace, name) of every Application.
 
-        Raises `SourceError`, including when listing all Applications is forbidden.
+        Raises `SourceError` on failure, including when listing all Applications is forbidden.
         """
 
     def patch_application(

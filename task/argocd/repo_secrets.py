@@ -168,8 +168,8 @@ def _template_credentials(
     repository_url: str,
     project: str,
 ) -> RepoCredentials | None:
-    """Return the credentials in the template (a `repo-creds` secret) that matches most of the
-    repository's URL, or None if no template matches.
+    """Return the credentials from the template (a `repo-creds` secret) with the longest matching
+    URL prefix, or None if no template matches.
     """
     longest_url = ""
     credentials = None

@@ -23,7 +23,7 @@ from task.plain_data import text
 from task.threads import in_threads
 
 AT_ONCE = 8  # requests
-_GRACE_SECONDS = 5.0  # seconds after the limit in which a poll may still begin
+_GRACE_SECONDS = 5.0  # how long after the limit a poll may still start
 _LONGEST_REFRESH = 30.0  # seconds between two refreshes
 _SLOW_FACTOR = 3  # how much longer to wait for slow transitions
 Log = Callable[[str, str], object]

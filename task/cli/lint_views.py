@@ -236,8 +236,8 @@ def _check_name(finding: Finding) -> str:
 
 
 def _file_or_application(finding: Finding, path: str) -> str:
-    """Return the file relative to the current directory, or else the Application, because programs
-    require a path.
+    """Return the file's path relative to the current directory. Without a file, return the
+    Application's name, because the tools that read the report require a path.
     """
     if path and path not in NO_FILES:
         return _in_workspace(path)

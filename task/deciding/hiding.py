@@ -642,8 +642,8 @@ def _as_written(values: Any, steps: Sequence[Segment]) -> tuple[Segment, ...]:
 
 
 def _text_at(value: Any, steps: Sequence[Segment]) -> str:
-    """Return the string at these steps (keys and list indices, one inside the other), or "" if
-    there is none.
+    """Return the string at this path (a sequence of keys and list indices), or "" if there is
+    none.
     """
     for step in steps:
         if not isinstance(value, dict):

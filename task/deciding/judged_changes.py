@@ -93,7 +93,7 @@ class Touched:
     pair: Pair
     kind: TargetKind
     in_git: Reading  # the target in the base
-    old: Reading  # the target, or else the Application's own sources, in the base
+    old: Reading  # from the target in the base, or else from the Application's own sources
     new: Reading
 
 

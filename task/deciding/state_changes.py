@@ -75,8 +75,8 @@ def _state_sentences(old: State, new: State, app: str) -> list[str]:
 
 
 def _hold_sentences(old: Hold | None, new: Hold | None, what: str) -> list[str]:
-    """Return a sentence if the hold on `what`, an Application or image, has changed, else an empty
-    list. A hold stops updates.
+    """Return one sentence about the change to the hold on `what` (an Application or image), or an
+    empty list if nothing has changed. A hold stops updates.
     """
     if old == new:
         return []

@@ -556,8 +556,8 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     """Return the file with the image's elements, and copies of the other elements of the
     Application's spec and of the common file (`.argocd-source.yaml`).
 
-    A copy has a comment with its origin, the place that it was copied from. It gets the origin's
-    changes, and is removed if the origin is removed. All other elements are left unchanged.
+    Each copy has a comment that says where it was copied from. It is updated when the original
+    changes, and removed when the original is removed. All other elements are left unchanged.
     """
     section = _section(target)
     names = _element_names(target)

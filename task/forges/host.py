@@ -677,7 +677,7 @@ class Comments(Connected):
 
     @staticmethod
     def holds(body: str, mark: str) -> bool:
-        """Return whether one line of the comment is the mark."""
+        """Return whether the comment contains the mark on a line of its own."""
         return mark in normalized_text(body).split("\n")
 
 

@@ -33,7 +33,7 @@ def _state_file_of(release: ListedRelease) -> str:
 
 
 def _base_state(base: Snapshot, release: ListedRelease) -> State:
-    """Return an Application's state on the base branch: its holds, and what is remembered."""
+    """Return an Application's state on the base branch: its holds and the remembered builds."""
     return own_states(base.files, _state_file_of(release)).get(release.file, State())
 
 

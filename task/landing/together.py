@@ -413,7 +413,7 @@ def _decided_on_our_branch(
     facts = _facts_between(waiting, asks_at_head, scene)
     waiting = [replace(build, situation=replace(build.situation, facts=facts)) for build in waiting]
 
-    # 1. Leave out the builds that do not even pass alone.
+    # 1. Drop the builds that fail even on their own.
     still_promoted, withdrawn_fates = _without_withdrawn(waiting, batch, moves, asks_at_head)
     passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
 

@@ -463,8 +463,8 @@ def decide_with_waiting(
 
 
 def _with_proof(move: Move, waiting: WaitingBuild) -> Move:
-    """Return the move that writes a waiting build, with what this run proved about the build (its
-    signature, for example). A move that does not write it stays the same.
+    """Attach what this run verified about a waiting build, such as its signature, to the move that
+    writes the build. A move that does not write it is returned unchanged.
     """
     if not move.updates:
         return move

@@ -211,8 +211,8 @@ def why_older(event: Written, known: Written, policy: Policy, ancestry: Ancestry
     """Return why the build `event` is older than the build `known`, such as "sequence 3 comes
     before sequence 5". Return "" if it is not older, or if the order is unknown.
 
-    If the strategy orders tags and the tags differ, the tags decide. Otherwise, the builds do: by
-    sequence, ancestry of commits (`ancestry` has the known answers), or creation time.
+    If the strategy orders tags and the tags differ, compare the tags. Otherwise, compare the builds
+    by sequence, commit ancestry (`ancestry` has the known results), or creation time.
     """
     rules = rules_of(policy)
     if rules.ordered and event.tag != known.tag:

@@ -79,8 +79,8 @@ def parse_docker_config(text: str, origin: str = "") -> DockerConfig:
 
 
 def _auths_in(data: Mapping[str, Any]) -> Any:
-    """Return the part of a config file that has the logins, by host: the value of `auths`, or in a
-    `.dockercfg`, the older form, the whole file.
+    """Return a config file's logins, keyed by host: the value of `auths` or, in the older
+    `.dockercfg` format, the whole file.
     """
     if "auths" not in data:
         for entry in data.values():

@@ -78,7 +78,7 @@ class Logins:
         self._allow_exec = allow_exec
         self._namespace = namespace
         self._lock = Lock()
-        # the found logins, each with the time until which it is kept
+        # the logins found so far, each with its expiry time
         self._cache: dict[object, tuple[RegistryLogin | None, float]] = {}
         self._config_files: tuple[DockerConfig, ...] | None = None  # None until they are read
         self._from_helpers: dict[tuple[str, str], RegistryLogin | None] = {}  # by helper and server

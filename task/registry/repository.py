@@ -131,7 +131,7 @@ class AnswerCache:
             self._changed = False
 
     def _load(self) -> None:
-        """Read the facts from the cache's file, if it is valid and has the current version."""
+        """Load the facts from the cache file if it is valid and in the current format."""
         # An invalid file is not an error: other runs share the folder, and a volume may be full or
         # shared with strangers.
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError):

@@ -165,7 +165,7 @@ def default_text(apps: Sequence[AppChanges]) -> str:
 
     The wording is AIU's: `updates image acme/api tag '1.0' to '1.1' for web`.
     """
-    app_names: dict[str, list[str]] = {}  # by the line of a change
+    app_names: dict[str, list[str]] = {}  # keyed by the line of a change
     for app in apps:
         lines_of_app = dict.fromkeys(map(_change_line, app.changes))  # without duplicates
         for line in lines_of_app:

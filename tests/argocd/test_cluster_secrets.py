@@ -193,7 +193,7 @@ def test_a_pull_secret_is_read_for_a_registry(api: KubernetesApi) -> None:
 @pytest.mark.parametrize(
     ("name", "kind"), [("cluster-prod", "cluster"), ("repo-1", "repository"), ("argocd-secret", "")]
 )
-def test_argo_cds_own_secrets_are_not_a_login_for_a_registry(
+def test_argo_cds_own_secrets_are_not_used_as_registry_logins(
     api: KubernetesApi, name: str, kind: str
 ) -> None:
     api.add(SECRETS, secret(name, kind, config="user:s3cret"))

@@ -137,7 +137,7 @@ def test_a_merge_conflict_is_reported_with_its_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["merged", "shallow", "url", "url-ref", "commit"])
-def test_each_way_to_name_base_and_head_gives_the_same_result(tmp_path: Path, way: str) -> None:
+def test_every_way_to_specify_base_and_head_gives_the_same_result(tmp_path: Path, way: str) -> None:
     scene = Scene(tmp_path, {STATE: HELD})
     for number in range(3):
         commit(scene.repo, {f"old-{number}.yaml": "a: b\n"})

@@ -371,7 +371,7 @@ files:
         (State(), ["hold", "written"]),
     ],
 )
-def test_keys_of_a_newer_version_stay(state: State, gone: list[str]) -> None:
+def test_keys_from_a_newer_version_are_kept(state: State, gone: list[str]) -> None:
     """What is removed takes the unknown keys in it along."""
     assert read(NEWER) == State(Hold("x"), {"api": Memory(Written("v1"))})
     for text in (NEWER, NEWER.replace("\n", "\r\n")):
@@ -388,7 +388,7 @@ def test_keys_of_a_newer_version_stay(state: State, gone: list[str]) -> None:
         assert "written" in gone or of_file["images"]["api"]["written"]["signed"] is True
 
 
-def test_keys_of_a_newer_version_stay_in_flow_style() -> None:
+def test_keys_from_a_newer_version_are_kept_in_flow_style() -> None:
     text = (
         str(yaml.safe_load(NEWER))
         .replace("None", "null")

@@ -113,7 +113,7 @@ def test_an_address_prints_without_its_password() -> None:
     assert "p:w" not in repr(address_of("https://user:p%3Aw@host/x"))
 
 
-def test_a_slash_in_a_password_is_refused_and_not_shown() -> None:
+def test_a_password_with_a_slash_is_rejected_without_being_shown() -> None:
     """Where such a URL leads, programs disagree."""
     with pytest.raises(SourceError, match="contains an unescaped slash") as caught:
         address_of("https://bot:se/cret@host/x.git")

@@ -158,7 +158,7 @@ def test_the_config_on_a_branch_of_another_author_applies_as_well() -> None:
     assert f"the config on {HEAD} requires a pull request" in report.decisions[0].because
 
 
-def test_a_freeze_on_the_base_applies_to_a_branch_of_another_author() -> None:
+def test_a_freeze_on_the_base_applies_to_another_authors_branch() -> None:
     scene = Scene()
     scene.branch.commit_on(HEAD, {".image-update/config": "version: 1\nminimumAge: 1h\n"})
     scene.freeze()

@@ -299,7 +299,7 @@ def test_a_redirect_does_not_carry_the_login(servers: Callable[..., RegistryApi]
     assert PASSWORD not in "".join(lines)
 
 
-def test_a_manifest_may_be_redirected_as_well(servers: Callable[..., RegistryApi]) -> None:
+def test_a_manifest_request_may_be_redirected(servers: Callable[..., RegistryApi]) -> None:
     one, other = servers(), servers("localhost")
     one.faults["/manifests/1.0"] = lambda seen: (302, {"Location": other.url + seen.path}, b"")
     assert ask(one).digest == API.digest

@@ -329,8 +329,8 @@ class ComparedRepository(BareRepository):
         return common
 
     def _merge_base(self, base: str, head: str) -> str:
-        """Return the last common commit that the history on this machine shows, or "" if it shows
-        none. Raises `UnreachableError` if git cannot compare the two sides.
+        """Return the merge base according to the history on this machine, or "" if there is none.
+        Raises `UnreachableError` if git cannot compare the two sides.
         """
         try:
             first_line, _, _ = self._remote.local("merge-base", base, head).decode().partition("\n")

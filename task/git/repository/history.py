@@ -96,7 +96,7 @@ class History:
         self._branch = branch
         self._limit = limit
         self._marked = frozenset(marked)
-        # a marked commit in this part that still had the last content of the previous part
+        # a marked commit in this part whose content is that of the previous part's last version
         self._marked_commit = ""
         self._bytes_left = LARGEST  # that may still be read
         self._next_commit = ""  # the newest commit that was not read yet; "" at first
