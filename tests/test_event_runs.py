@@ -250,9 +250,7 @@ SENT = [
 
 
 @pytest.mark.parametrize(("form", "case"), SENT)
-def test_each_registry_payload_produces_at_most_one_commit(
-    form: str, case: dict[str, Any]
-) -> None:
+def test_each_registry_payload_produces_at_most_one_commit(form: str, case: dict[str, Any]) -> None:
     registry = "registry.example:5000" if form == "nexus" else ""
     found = events_in(json.dumps(case["payload"]), form, registry)
     assert found is not None

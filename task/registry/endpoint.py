@@ -328,7 +328,8 @@ def _unconfigured_endpoint(registry: str, ca: str) -> Endpoint:
     `ca` is PEM text: certificate authorities to trust in addition to the machine's.
     """
     urls = [_HUB_API if registry == HUB else f"https://{registry}"]
-    if is_loopback(split(f"//{registry}").host):  # like Docker, try plain HTTP for this machine only
+    # like Docker, try plain HTTP for this machine only
+    if is_loopback(split(f"//{registry}").host):
         urls.insert(0, f"http://{registry}")
     return Endpoint(registry, tuple(urls), ca=ca)
 

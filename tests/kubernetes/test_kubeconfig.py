@@ -281,7 +281,9 @@ def test_a_certificate_for_another_name_needs_a_tls_server_name(tmp_path: Path, 
         assert names(cluster_access(write(tmp_path, config(api.url, user, cluster)))) == ["web"]
 
 
-def test_copied_client_certificates_are_readable_only_by_this_user(tmp_path: Path, keys: Keys) -> None:
+def test_copied_client_certificates_are_readable_only_by_this_user(
+    tmp_path: Path, keys: Keys
+) -> None:
     user = {"client-certificate-data": keys.data("client.pem"), "client-key-data": keys.data("client.key"),
             "token": "admin-token"}  # fmt: skip
     with running(wrap=tls(keys, clients=True)) as api:

@@ -166,7 +166,9 @@ def test_a_valid_receiver_url_is_accepted(url: str) -> None:
     check_url(url, token)
 
 
-def test_the_metrics_file_is_replaced_atomically_and_is_readable_by_everyone(tmp_path: Path) -> None:
+def test_the_metrics_file_is_replaced_atomically_and_is_readable_by_everyone(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "new" / "x.prom"
     assert counted(str(path)) == []
     assert "image_update_last_run_duration_seconds 1.5\n" in path.read_text()
