@@ -28,7 +28,7 @@ from task.plain_data import parsed_json
 # Go's readers skip a byte order mark before the first word of each document, and two files may have
 # been concatenated.
 _BOM = re.compile(r"((?:\A|^---[^\n]*\n)(?:[ \t]*(?:#[^\n]*)?\r?\n)*)\ufeff", re.MULTILINE)
-# In characters. There is no fallback for larger texts, because the Python parser would take minutes.
+# In characters. There is no fallback above it, because the Python parser would take minutes.
 _LARGE = 1_000_000
 NULL = frozenset(("", "~", "null", "Null", "NULL"))
 _MERGE = object()  # the key `<<`

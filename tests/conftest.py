@@ -17,7 +17,7 @@ from support.real_servers import Nginx, Sshd, nginx, sshd
 
 settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile(
-    "ci", deadline=None, max_examples=40 * THOROUGH, derandomize=True, print_blob=True
+    "ci", deadline=None, max_examples=30 * THOROUGH, derandomize=True, print_blob=True
 )
 settings.load_profile("ci" if IN_CI else "dev")
 

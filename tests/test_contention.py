@@ -28,7 +28,7 @@ from support.runs import (
     wait_until,
 )
 
-CROWD = scale(8, at_night=15)
+CROWD = scale(6, at_night=15)
 ROUNDS = scale(6, at_night=200)
 
 

@@ -206,6 +206,8 @@ def test_full_objects_are_listed_in_pages_of_limited_size(
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
     assert first == client.WHOLE_PAGE
+    if others[0] == first:  # on a busy machine, the first page may be requested again
+        del others[0]
     assert others
     assert all(one * 100_000 <= 2 * 1024 * 1024 for one in others)
 
