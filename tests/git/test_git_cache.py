@@ -6,7 +6,7 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
-from support import commit, git, show
+from support import commit, git, show, variants
 from support.runs import KUSTOMIZATION, application, arguments, manifest, repository, start, target
 
 from task.git.command import Git
@@ -83,7 +83,7 @@ def size(folder: Path) -> int:
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("whole", variants([False], at_night=[True]))
 @pytest.mark.parametrize("how", ["cut", "garbage", "gone", "no index"])
 def test_a_broken_cache_is_thrown_away(repo: Path, tmp_path: Path, how: str, whole: bool) -> None:
     if whole:
