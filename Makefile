@@ -34,7 +34,7 @@ test: .venv/.dev ## run all tests with coverage (with CI=true, a missing compone
 measured:
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	nice -n 7 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
+	nice -n 5 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
