@@ -12,12 +12,16 @@ import pytest
 from fakes.argocd_api import ArgoCDServer, argocd_server
 from fakes.registry_api import RegistryApi, registry_api
 from hypothesis import settings
-from support import IN_CI, MEASURE, THOROUGH, clean_environment
+from support import IN_CI, MEASURE, THOROUGH, clean_environment, scale
 from support.real_servers import Nginx, Sshd, nginx, sshd
 
 settings.register_profile("dev", deadline=None, max_examples=100)
 settings.register_profile(
-    "ci", deadline=None, max_examples=30 * THOROUGH, derandomize=True, print_blob=True
+    "ci",
+    deadline=None,
+    max_examples=scale(30, at_night=100),
+    derandomize=THOROUGH == 1,
+    print_blob=True,
 )
 settings.load_profile("ci" if IN_CI else "dev")
 

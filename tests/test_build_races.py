@@ -49,7 +49,8 @@ def test_ten_concurrent_builds_leave_the_newest_version(tmp_path: Path) -> None:
 def test_a_rollback_survives_concurrent_events(tmp_path: Path) -> None:
     repo = repository(tmp_path, "a")
     apps = manifest(tmp_path, application("a", repo, update_strategy="semver"))
-    events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, 6)]
+    half = scale(5, at_night=10)
+    events = [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(1, half + 1)]
     wait_until(lambda: git(repo, "rev-list", "--count", "main") != "1")
     back = start(
         [
@@ -65,9 +66,12 @@ def test_a_rollback_survives_concurrent_events(tmp_path: Path) -> None:
             "json",
         ]
     )
-    events += [start(arguments(apps, image=f"{WEB}:1.{number}.0")) for number in range(6, 11)]
+    events += [
+        start(arguments(apps, image=f"{WEB}:1.{number}.0"))
+        for number in range(half + 1, 2 * half + 1)
+    ]
     outs = [one.communicate(timeout=300) for one in (back, *events)]
-    assert [one.returncode for one in (back, *events)] == [0] * 11, outs
+    assert [one.returncode for one in (back, *events)] == [0] * (2 * half + 1), outs
     assert "newTag: 1.0.0" in show(repo, "main", target("a"))
-    after = start(arguments(apps, image=f"{WEB}:1.11.0")).communicate(timeout=60)[0]
+    after = start(arguments(apps, image=f"{WEB}:1.{2 * half + 1}.0")).communicate(timeout=60)[0]
     assert json.loads(after)["decisions"][0]["rule"] == "held"

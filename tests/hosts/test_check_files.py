@@ -215,7 +215,11 @@ def test_a_merge_queue_of_another_branch_is_checked_for_that_branch(scene: Scene
 
 
 @pytest.mark.parametrize(
-    ("host", "version"), [("github", AGREED), ("gitlab", EXCLUDED), ("merge train", EXCLUDED)]
+    ("host", "version"),
+    variants(
+        [("github", AGREED), ("gitlab", EXCLUDED), ("merge train", EXCLUDED)],
+        at_night=[(host, version) for host in HOSTS for version in (AGREED, EXCLUDED)],
+    ),
 )
 def test_the_check_writes_nothing_to_the_repository(scene: Scene, host: str, version: str) -> None:
     head = scene.change(version)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from fakes.forge_server import Request
 from fakes.gitea_api import OWNER, REPO, Gitea
-from support import git, image_update
+from support import git, image_update, variants
 from support.forge_kinds import KINDS
 from support.request_scenes import MEMORY, TOKEN, Scene, a_reviewers_week, url_of, verdict
 from support.runs import WEB, application, manifest
@@ -108,7 +108,10 @@ def merged_between_push_and_text(scene: Scene) -> None:
 
 @pytest.mark.parametrize(
     ("play", "scene"),
-    [(story, "github"), *((a_reviewers_week, kind) for kind in KINDS)],
+    [
+        *((a_reviewers_week, kind) for kind in KINDS),
+        *((story, kind) for kind in variants(["github"], at_night=[*KINDS][1:])),
+    ],
     indirect=["scene"],
 )
 def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(

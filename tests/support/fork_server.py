@@ -31,7 +31,7 @@ from subprocess import PIPE
 AT_START = ("LANG", "LC_", "PYTHON", "TYPER_", "_TYPER_COMPLETE_TEST_")
 # These work only for a new process: other libraries for the linker.
 NO_FORK = ("LD_",)
-# These need an extra, which doubles the memory. Each fork, of the server and of git later, would copy that.
+# These need an extra, which takes a quarter of the memory. Each fork, of the server and of git later, would copy that.
 LARGE = ("task.registry.keyless",)
 NUMBER = Struct("i")
 
