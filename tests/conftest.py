@@ -156,6 +156,16 @@ SLOW = {
     "test_write_back_runs.py",
 }
 
+# Tests of the project's own files: they run little of the code, so their coverage is not measured.
+TEXTS = {
+    "test_docs.py",
+    "test_manifests.py",
+    "test_pages.py",
+    "test_samples.py",
+    "test_security_page.py",
+    "test_workflows.py",
+}
+
 WAITING = {
     "test_git_connection_faults.py",
     "test_git_server_faults.py",
@@ -181,18 +191,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
         return None
     if _quick(config):
         return True if collection_path.name in SLOW else None
-    return True if _unmeasured(config) and not _may_be_slow(collection_path) else None
+    if _measured(config):
+        return True if _is_unmeasured(collection_path) else None
+    return True if _unmeasured(config) and not _may_be_unmeasured(collection_path) else None
 
 
-def _may_be_slow(path: Path) -> bool:
-    """Tell whether a file may have slow tests. The collection of all tests verifies it."""
-    return path.name in SLOW or any(
+def _is_unmeasured(path: Path) -> bool:
+    """Tell whether all tests of a file run without measuring."""
+    if path.name in TEXTS:
+        return True
+    return path.name in SLOW and "mark.measured" not in path.read_text()
+
+
+def _may_be_unmeasured(path: Path) -> bool:
+    """Tell whether a file may have tests that are not measured. The collection of all tests verifies it."""
+    return path.name in SLOW | TEXTS or any(
         word in path.read_text() for word in ("mark.slow", "mark.servers", "built")
     )
 
 
+def _measured(config: pytest.Config) -> bool:
+    """Tell whether only the tests run whose coverage is measured."""
+    return "(measured or" in config.option.markexpr
+
+
 def _unmeasured(config: pytest.Config) -> bool:
-    """Tell whether only slow tests run."""
+    """Tell whether only the tests run whose coverage is not measured."""
     return "not measured" in config.option.markexpr
 
 
@@ -215,8 +239,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.path.name in SLOW:
             item.add_marker(pytest.mark.slow)
+        elif item.path.name in TEXTS:
+            item.add_marker(pytest.mark.texts)
         elif item.get_closest_marker("slow") or item.get_closest_marker("servers"):
-            assert _may_be_slow(item.path), (
+            assert _may_be_unmeasured(item.path), (
                 f"{item.path.name}: add it to SLOW, or its slow tests will not run"
             )
 
@@ -240,7 +266,7 @@ def _clean_room(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _measured(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
+def _measured_processes(request: pytest.FixtureRequest, _clean_room: None) -> Iterator[None]:
     """Let the processes of a test marked `measured` measure their coverage, if that is measured at all."""
     with pytest.MonkeyPatch.context() as patch:
         if request.node.get_closest_marker("measured"):

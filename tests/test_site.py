@@ -127,28 +127,31 @@ def test_every_image_and_menu_entry_leads_to_a_file(site: Path) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize(("question", "answer"), QUESTIONS.items())
-def test_the_search_shows_the_expected_answer_first(
-    page: Page, address: str, question: str, answer: str
-) -> None:
+def test_the_search_shows_the_expected_answer_first(page: Page, address: str) -> None:
     page.open(f"{address}index.html")
     page.until("!!document.querySelector('.md-search__button')")
     page.run("document.querySelector('.md-search__button').click()")
     page.until(f"!!{BOX}.querySelector('input')")
-    page.run(f"{BOX}.querySelector('input').focus()")
-    page.ask("Input.insertText", text=question)
-    page.until(f"!!{BOX}.querySelector('[role=option] mark')")
-    first = page.run(f"{BOX}.querySelector('[role=option]').href")
-    assert re.sub(r"\?h=[^#]*", "", first).removeprefix(address) == answer
+    answers = {}
+    for question in QUESTIONS:
+        page.run(f"{BOX}.querySelector('input').select()")
+        page.ask("Input.insertText", text="")
+        page.until(f"!{BOX}.querySelector('[role=option] mark')")  # of the question before
+        page.run(f"{BOX}.querySelector('input').focus()")
+        page.ask("Input.insertText", text=question)
+        page.until(f"!!{BOX}.querySelector('[role=option] mark')")
+        first = page.run(f"{BOX}.querySelector('[role=option]').href")
+        answers[question] = re.sub(r"\?h=[^#]*", "", first).removeprefix(address)
+    assert answers == QUESTIONS
 
 
-@pytest.mark.parametrize(
-    "name", ["index", "reference", "troubleshooting", "how-to/rollback", "figures"]
-)
-def test_no_page_is_wider_than_a_phone(page: Page, address: str, name: str) -> None:
+def test_no_page_is_wider_than_a_phone(page: Page, address: str) -> None:
     page.reader(390, 844)
-    page.open(f"{address}{name}.html")
-    assert page.run("document.documentElement.scrollWidth") <= 390
+    widths = {}
+    for name in ("index", "reference", "troubleshooting", "how-to/rollback", "figures"):
+        page.open(f"{address}{name}.html")
+        widths[name] = page.run("document.documentElement.scrollWidth")
+    assert {name: width for name, width in widths.items() if width > 390} == {}
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -4,21 +4,21 @@
 facts. The exception is a rollback without a hold during a freeze. A build that was waiting on a head
 branch before a freeze began is held when it is merged, which is the purpose of the check.
 
-`LAW_COMMITS=10000` judges that many commits. A failure shows its seed.
+`THOROUGH=20` judges twenty times as many commits. A failure shows its seed.
 """
 
-import os
 from collections.abc import Callable
 from random import Random
 
 import pytest
+from support import THOROUGH
 from support.history_scenes import HEAD, NAMES, Scene, values_in
 from support.judging import Judge
 from support.memory import NOW
 
 from task.model import Found, Report
 
-COMMITS = int(os.environ.get("LAW_COMMITS", "40"))
+COMMITS = 25 * THOROUGH
 STEPS = 15
 TAGS = {"semver": "1.{}.0", "newest-build": "main-{}", "alphabetical": "v{}"}
 CONFIG = ".image-update/config"

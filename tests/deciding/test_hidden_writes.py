@@ -299,7 +299,7 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
     layouts, image = LAYOUTS[tool]
     verdicts: dict[str, int] = {}
     judged = 0  # errors about writable files with a renderable image
-    for number, (app, texts) in enumerate(layouts(60 * THOROUGH)):
+    for number, (app, texts) in enumerate(layouts(40 * THOROUGH)):
         one, after = decided(app, texts)
         verdicts[one.verdict] = verdicts.get(one.verdict, 0) + 1
         told = (number, one.verdict, one.because, app["spec"], app["metadata"], texts)
@@ -313,8 +313,8 @@ def test_an_update_either_changes_the_rendered_image_or_is_an_error(
             new = image(tmp_path / f"{number}-new", app, after)
             assert new == old, (new, told)
             judged += old.startswith(f"{IMAGE}:")
-    assert min(verdicts["update"], verdicts["error"]) > 15, verdicts
-    assert judged > 10, judged
+    assert min(verdicts["update"], verdicts["error"]) > 9, verdicts
+    assert judged > 5, judged
 
 
 SOURCE = {"repoURL": URL, "path": "apps/a"}

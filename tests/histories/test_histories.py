@@ -449,7 +449,7 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 @LIMIT
 @pytest.mark.parametrize("machine", [Histories, ByBuilds, Alphabetical, OnSomebodysBranch])
 def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedStateMachine]) -> None:
-    play(machine, histories=18, steps=20)
+    play(machine, histories=12, steps=20)
 
 
 class InGit(OnGit, Histories):
