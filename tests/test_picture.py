@@ -4,7 +4,6 @@ import re
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-import pytest
 from support import ROOT, bare_repo, image_update, show
 from support.runs import KUSTOMIZATION, WEB, application, manifest, target
 
@@ -72,12 +71,9 @@ def test_the_bar_chart_matches_the_figures() -> None:
     )  # the background; eight pairs, and the key
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_screenshot_is_used_and_small(tmp_path: Path, scheme: str) -> None:
-    made = {f"{name}-{scheme}.png" for name in pages(tmp_path)}
-    assert {path.name for path in FOLDER.glob(f"*-{scheme}.png")} == made, (
-        "python -m scripts.screenshots"
-    )
+def test_every_screenshot_is_used_and_small(tmp_path: Path) -> None:
+    made = {f"{name}-{scheme}.png" for name in pages(tmp_path) for scheme in ("light", "dark")}
+    assert {path.name for path in FOLDER.glob("*.png")} == made, "python -m scripts.screenshots"
     shown = "".join(path.read_text() for path in (ROOT / "docs").rglob("*.md"))
     assert [name for name in made if f"screenshots/{name}" not in shown] == []
     assert [name for name in made if (FOLDER / name).stat().st_size > 150_000] == []

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from support import git
+from support import git, variants
 from support.git_branch import GitBranch
 from support.history_scenes import FIRST, HEAD, Scene, verdicts
 
@@ -104,14 +104,17 @@ def test_foreign_files_on_the_memory_branch_are_not_carried_over(
 
 @pytest.mark.parametrize(
     ("mode", "text"),
-    [
-        ("120000", "../apps/a/argocd_a.state"),
-        ("160000", ""),
-        ("100755", "version: '1'\nhead: bump\n"),
-        ("100644", 50_000_000),
-        ("100644", "\0"),
-    ],
-    ids=["link", "submodule", "program", "50 MB", "no text"],
+    variants(
+        [
+            pytest.param("120000", "../apps/a/argocd_a.state", id="link"),
+            pytest.param("100644", 50_000_000, id="50 MB"),
+        ],
+        at_night=[
+            pytest.param("160000", "", id="submodule"),
+            pytest.param("100755", "version: '1'\nhead: bump\n", id="program"),
+            pytest.param("100644", "\0", id="no text"),
+        ],
+    ),
 )
 def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
     mode: str, text: str | int, tmp_path: Path
@@ -127,8 +130,13 @@ def test_a_list_that_is_not_text_is_an_error_only_for_its_head_branch(
 
 @pytest.mark.parametrize(
     ("mode", "text"),
-    [("120000", "../../waiting/bump"), ("160000", ""), ("100644", 11_000_000)],
-    ids=["link", "submodule", "11 MB"],
+    variants(
+        [pytest.param("160000", "", id="submodule")],
+        at_night=[
+            pytest.param("120000", "../../waiting/bump", id="link"),
+            pytest.param("100644", 11_000_000, id="11 MB"),
+        ],
+    ),
 )
 def test_a_state_file_that_is_not_text_does_not_end_a_hold(
     mode: str, text: str | int, tmp_path: Path
@@ -145,17 +153,17 @@ def test_a_state_file_that_is_not_text_does_not_end_a_hold(
 
 @pytest.mark.parametrize(
     ("path", "mode", "text"),
-    [
-        (".github/workflows/ci.yaml", "100644", EVIL),
-        (".image-update/config", "100644", "version: 1\n"),
-        (
-            STATE,
-            "100644",
-            MADE_UP,
-        ),
-        ("apps/a/kustomization.yaml", "120000", "../../evil.yaml"),
-        ("apps/a", "160000", ""),
-    ],
+    variants(
+        [
+            (".github/workflows/ci.yaml", "100644", EVIL),
+            (STATE, "100644", MADE_UP),
+            ("apps/a/kustomization.yaml", "120000", "../../evil.yaml"),
+        ],
+        at_night=[
+            (".image-update/config", "100644", "version: 1\n"),
+            ("apps/a", "160000", ""),
+        ],
+    ),
     ids=lambda value: str(value)[:30],
 )
 def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch(

@@ -19,7 +19,7 @@ from hosts.gitlab import PROJECT, documents
 from hosts.gitlab import gitlab as gitlab_job
 from hosts.runners import ACTION, STEP_ACTION, TASK, TEMPLATE, Refused, manifest
 from hosts.steps import Ran, Step, Volume, as_process
-from support import bare_repo, commit, git, show
+from support import bare_repo, commit, git, show, variants
 from support.runs import KUSTOMIZATION, WEB, application, repository, target
 
 from scripts import hosts as table
@@ -66,6 +66,9 @@ HOSTS: dict[str, Start] = {
 # What the host keeps for itself: the place in a pipeline.
 ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
+FEW = pytest.mark.parametrize(
+    "host", variants(["tekton", "github"], at_night=["stepaction", "argo", "gitlab"])
+)
 BEFORE = at(
     live(),
     "Synced",
@@ -277,7 +280,7 @@ def test_a_plan_writes_nothing_to_the_repository(scene: Scene) -> None:
     assert not scene.landed()
 
 
-@ALL
+@FEW
 def test_rollback_hold_and_release_each_make_one_commit_with_literal_text(scene: Scene) -> None:
     """Each is one commit, and their words are words, whatever a shell or a command line would make of them."""
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
@@ -395,7 +398,7 @@ def test_lint_reports_its_results(scene: Scene) -> None:
     assert (told["status"], told["message"]) == ("unchanged", "no errors in 1 Application")
 
 
-@ALL
+@FEW
 def test_a_smoke_test_rolls_back_only_its_own_build(scene: Scene) -> None:
     for tag in ("1.1.0", "1.2.0"):
         assert complete(scene, scene.run(image=f"{WEB}:{tag}"))["updated"] == "true"
