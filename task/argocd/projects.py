@@ -211,7 +211,7 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
         return False  # unknown
     server = to.server
     name = to.name
-    if _is_own_cluster(to):
+    if _is_own_cluster(to):  # the only cluster whose URL and name are both known
         server = HERE
         name = IN_CLUSTER
     is_permitted = False
@@ -225,6 +225,7 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
         permits_namespace = _glob_permits(namespace_glob, to.namespace)
         if permits_server is None or permits_name is None:
             return False  # unknown, because only Argo CD can look up the cluster
+        # As in Argo CD, an entry identifies the cluster by its URL or by its name.
         if permits_namespace and (permits_server or permits_name):
             is_permitted = True
         elif (
