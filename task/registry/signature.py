@@ -153,7 +153,9 @@ def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
     certificate = layer.annotations.get(_CERTIFICATE, "")
     logged = _json(layer.annotations.get(_LOGGED, "{}"))
     index = value_at(logged, "Payload", "logIndex")
-    return certificate, index if isinstance(index, int) else -1
+    if not isinstance(index, int):
+        index = -1
+    return certificate, index
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
@@ -302,13 +304,11 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
 
     Each field of the demand that is not "" is a glob for the same field of the origin.
     """
-    # `all` or `any`: whether all of an origin's values have to match, or one of them
-    must_match: Callable[[Iterable[object]], bool]
-    for what, values, glob, must_match in (
-        ("source repository", origin.repositories, demand.source_repository, all),
-        ("ref", (origin.ref,), demand.ref, all),
-        ("workflow", (origin.workflow,), demand.workflow, all),
-        ("builder", origin.builders, demand.builder, any),
+    for what, values, glob in (
+        ("source repository", origin.repositories, demand.source_repository),
+        ("ref", (origin.ref,), demand.ref),
+        ("workflow", (origin.workflow,), demand.workflow),
+        ("builder", origin.builders, demand.builder),
     ):
         if not glob:
             continue
@@ -316,7 +316,10 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
         if not known_values:
             return f"its {what} is not specified, but {glob!r} is required"
         matches = [fits_glob(glob, value) for value in known_values]
-        if not must_match(matches):
+        # A builder may have two names. But if an image was built from two repositories, the demand
+        # must allow both.
+        is_met = any(matches) if what == "builder" else all(matches)
+        if not is_met:
             shown = " and ".join(repr(shortened(value)) for value in known_values)
             return f"its {what} is {shown}, but {glob!r} is required"
     return ""
@@ -372,6 +375,7 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(parameters, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
+        # the other dependencies include the repositories of the pipeline and its tasks
         results = (item for item in dependencies if item.get("name") == "inputs/result")
         repositories = _git_dependencies(results)
     elif isinstance(parameters.get("source"), str):  # GitLab
@@ -412,6 +416,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
 
     builders = [signer]
+    # GitHub's claim is only a name ("github-hosted"), and its provenance has this URL.
     by_github = issuer.startswith("https://token.actions.githubusercontent.com")
     if runner and by_github:
         builders.append(f"https://github.com/actions/runner/{runner}")
