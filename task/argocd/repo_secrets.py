@@ -380,7 +380,7 @@ def _is_prefix(template_url: str, url: str) -> bool:
     """
     if not template_url or not url.startswith(template_url):
         return False
-    host = login_and_host(template_url)
+    host = login_and_host(template_url)  # "" for a template for all servers, such as `https://`
     return not host or host == login_and_host(url)
 
 

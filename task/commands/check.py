@@ -338,8 +338,7 @@ def _warnings_about_unjudged(
     affected: Affected, pairs: Sequence[Pair], after: Seen
 ) -> Iterator[Problem]:
     """Yield a warning, with the reason, for each entry that is not judged, or only by the base's
-    annotations because the change removes it. Also yield the errors in the annotations of
-    Applications that may be new.
+    annotations because the change removes it.
 
     `pairs` are the entries before and after the change, and `after` has the Applications after it.
     """
@@ -360,8 +359,19 @@ def _warnings_about_unjudged(
             yield _base_rules_warning(pair.before, reason)
         else:
             yield _unchecked_warning(pair.before, reason)
+    yield from _warnings_about_new_entries(pairs, flaws)
 
-    # Applications whose entries are all in the base are skipped.
+
+_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
+
+
+def _warnings_about_new_entries(pairs: Sequence[Pair], flaws: _Flaws) -> Iterator[Problem]:
+    """Yield a warning for each error in the annotations of Applications that the change may add
+    entries to. A broken new entry is not in `pairs`.
+
+    If all entries of an Application were in the base, its errors have broken these entries, which
+    have their own warnings.
+    """
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {
         pair.effective.application.key for pair in pairs if pair.before is None
@@ -370,9 +380,6 @@ def _warnings_about_unjudged(
     for app, text in sorted(flaws):
         if app not in only_in_base:
             yield _flaw_problem(app, flaws[app, text])
-
-
-_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
 
 
 def _errors_in_annotations(seen: Seen) -> _Flaws:

@@ -17,7 +17,7 @@ from itertools import chain
 from task.annotations.application import Narrow, considered, is_glob, parse_selector
 from task.commands.branches import read_branches
 from task.commands.status import past_builds
-from task.deciding.decide import current_reading, places, reading, state_of
+from task.deciding.decide import Identity, current_reading, places, reading, state_of
 from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, DeployedSource, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
@@ -433,8 +433,18 @@ def asks_to_promote(
                 decisions.append(refusal)
             else:
                 asks.append(ask)
+    problems, unusable = _errors_of_broken_entries(pairs, versions_by_entry)
+    return Matched(tuple(asks), tuple(decisions), problems, unusable)
 
-    # The targets' broken entries: one that would have received a version is an error.
+
+def _errors_of_broken_entries(
+    pairs: Sequence[Recipient], versions_by_entry: Mapping[Identity, SourceVersion]
+) -> tuple[tuple[Problem, ...], tuple[Unusable, ...]]:
+    """Return the problems with the targets' annotations, and the errors for their broken entries
+    that would have been offered a version.
+
+    `versions_by_entry` has the sources' versions, by the source entry's identity.
+    """
     problems: list[Problem] = []
     unusable: list[Unusable] = []
     for pair in pairs:
@@ -445,7 +455,7 @@ def asks_to_promote(
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
-    return Matched(tuple(asks), tuple(decisions), tuple(problems), tuple(unusable))
+    return tuple(problems), tuple(unusable)
 
 
 def _promotion_ask(
