@@ -42,7 +42,6 @@ from task.model import (
     Fact,
     FileVersion,
     Hold,
-    Image,
     Memory,
     Problem,
     Proposed,
@@ -642,48 +641,59 @@ def _with_newest(
 
     `dates` also adds when the newest tags were created.
     """
-    # the newest tags, chosen as `scan` does; an ask without one has become a decision
+    rows_with_tags, problems = _with_newest_tags(rows, job, world)
+    questions = _questions_about_newest(rows_with_tags, dates=dates)
+    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
+    rows_with_facts = []
+    for row in rows_with_tags:
+        question = questions.get(row.subscription.identity)
+        if question is None:
+            rows_with_facts.append(row)
+            continue
+        row_with_facts, answer_problems = _with_answer(row, question, answers[question])
+        rows_with_facts.append(row_with_facts)
+        problems += answer_problems
+    return rows_with_facts, tuple(problems)
+
+
+def _with_newest_tags(
+    rows: Sequence[ImageStatus], job: Job, world: World
+) -> tuple[list[ImageStatus], list[Problem]]:
+    """Return the rows, each with the newest tag that its rules admit (chosen as `scan` does), and a
+    problem for each row without one.
+    """
     asks = []
     for row in rows:
         image = replace(row.subscription.entry.image, digest="")
         asks.append(Ask(row.subscription, (image,)))
-    with_tags, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
+    matched, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
-        for ask in with_tags.asks
+        for ask in matched.asks
         if ask.candidates[0].tag  # a locked image does not get one
     }
-    problems = [_problem_without_newest(decision) for decision in with_tags.decisions]
+    # an ask without a tag has become a decision
     without_response = {
         decision.subscription.identity
-        for decision in with_tags.decisions
+        for decision in matched.decisions
         if decision.verdict == "error"
     }
-
-    # more facts about these tags, such as their dates
-    questions = _questions_about_newest(rows, newest, dates=dates)
-    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
-    rows_with_newest = []
+    rows_with_tags = []
     for row in rows:
         identity = row.subscription.identity
-        new_row = replace(
+        row_with_tag = replace(
             row,
             newest=newest.get(identity),
             newest_at="",
             too_young_until=old_enough_at.get(identity, ""),
             unanswered=identity in without_response,
         )
-        if identity in questions:
-            question = questions[identity]
-            new_row, answer_problems = _with_answer(new_row, question, answers[question])
-            problems += answer_problems
-        rows_with_newest.append(new_row)
-    return rows_with_newest, tuple(problems)
+        rows_with_tags.append(row_with_tag)
+    return rows_with_tags, [_problem_without_newest(decision) for decision in matched.decisions]
 
 
 def _questions_about_newest(
     rows: Iterable[ImageStatus],
-    newest: Mapping[Identity, Image],
     *,
     dates: bool,
 ) -> dict[Identity, Question]:
@@ -692,11 +702,10 @@ def _questions_about_newest(
     """
     questions = {}
     for row in rows:
-        identity = row.subscription.identity
         facts = _facts_needed_of_newest(row, dates=dates)
-        if facts and identity in newest:
-            question = question_about(row.subscription, newest[identity])
-            questions[identity] = replace(question, facts=facts)
+        if facts and row.newest:
+            question = question_about(row.subscription, row.newest)
+            questions[row.subscription.identity] = replace(question, facts=facts)
     return questions
 
 
