@@ -241,7 +241,8 @@ def _glob_permits_cluster(glob: str, url_or_name: str) -> bool | None:
     """Return whether a glob permits a cluster. `url_or_name` is the cluster's URL or its name,
     whichever the glob is for.
 
-    Return None if it is "" but the glob needs it: only Argo CD can look it up.
+    Return None if the result depends on a URL or name that is unknown (""): only Argo CD can look
+    it up.
     """
     if glob == "*":
         return True

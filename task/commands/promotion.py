@@ -168,10 +168,10 @@ def pairs_of(
         return [], problems or [_no_match_problem("--from-selector", promotion.source_selector)]
 
     targets_by_source = _targets_by_source(source_apps, apps, promotion)
-    recipients = _keys_of_targets(targets_by_source)
+    target_keys = _keys_of_targets(targets_by_source)
     entries = [sub for source in sources for sub in source.subscriptions]
-    source_entries = _SourceEntries(entries, targets_by_source, promotion)
-    pairs = [source_entries.pair(item) for item in subscribed if item.application.key in recipients]
+    entry_index = _SourceEntries(entries, targets_by_source, promotion)
+    pairs = [entry_index.pair(item) for item in subscribed if item.application.key in target_keys]
 
     # A pattern with placeholders need not match for every source: `production/{name}`.
     plain_patterns = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
@@ -211,7 +211,7 @@ def _targets_by_source(
     selection = Narrow(selector=promotion.target_selector)
     selected = frozenset(app.key for app in apps if considered(app, selection))
 
-    # the targets for the `--to` patterns after these were filled for a source
+    # by the filled `--to` patterns, which are the same for many sources
     targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
     targets_by_source = {}
     for source in sources:
@@ -258,10 +258,13 @@ def _matching_apps(
     there may be thousands of sources with their own patterns.
     """
     has_namespace = "/" in pattern
-    name = pattern.rpartition("/")[2]
-    candidates = apps if is_glob(name) else apps_by_name.get(_filled_pattern(name, source), ())
-    filled_glob = re.compile(translate(_filled_pattern(pattern, source, escape)))
+    name_pattern = pattern.rpartition("/")[2]
+    candidates = apps
+    if not is_glob(name_pattern):
+        candidates = apps_by_name.get(_filled_pattern(name_pattern, source), ())
 
+    # the namespace may still be a glob: "prod-*/web"
+    filled_glob = re.compile(translate(_filled_pattern(pattern, source, escape)))
     matching = set()
     for app in candidates:
         full_name = app.key if has_namespace else app.name
@@ -278,13 +281,13 @@ def _keys_of_targets(targets_by_source: Mapping[str, frozenset[str]]) -> set[str
     sources_by_targets: dict[frozenset[str], list[str]] = {}
     for source, targets in targets_by_source.items():
         sources_by_targets.setdefault(targets, []).append(source)
-    recipients: set[str] = set()
+    keys: set[str] = set()
     for targets, sources in sources_by_targets.items():
         if len(sources) > 1:  # each target has at least one source other than itself
-            recipients |= targets
+            keys |= targets
         else:
-            recipients |= targets - {sources[0]}
-    return recipients
+            keys |= targets - {sources[0]}
+    return keys
 
 
 class _SourceEntries:
