@@ -206,9 +206,9 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
     and the namespace. As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
     if not mapping(project, "spec"):
-        return False  # unknown
+        return False  # unknown: the AppProject could not be read
     if not to.server and not to.name:
-        return False  # unknown
+        return False  # unknown: the Application does not say which cluster
     server = to.server
     name = to.name
     if _is_own_cluster(to):  # the only cluster whose URL and name are both known

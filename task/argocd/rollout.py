@@ -441,7 +441,8 @@ def _synced_rollout(view: View) -> Rollout:
     changed_at = text(view.status, "health", "lastTransitionTime")
     health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
-        # The health may still be outdated. These times are in whole seconds.
+        # The health may still be outdated. All times are in whole seconds, so the same second is
+        # not enough.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )

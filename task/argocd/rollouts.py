@@ -434,6 +434,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
     """
 
     def refresh_one(key: tuple[str, str]) -> None:
+        """Request a refresh of one Application, or log why that failed."""
         namespace, name = key
         try:
             api.refresh_application(namespace, name)

@@ -266,7 +266,7 @@ def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, st
     if row.live:
         return row.live[0].version, "status"
     if row.kind:
-        in_spec = own_reading({}, row.subscription, row.kind)
+        in_spec = own_reading({}, row.subscription, row.kind)  # without files, only from the spec
         if in_spec.version:
             return in_spec.version, "spec"
     if row.in_sources.version:

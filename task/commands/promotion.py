@@ -749,7 +749,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
     has_errors = any(problem.severity == "error" for problem in problems)
     has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not has_common_image and not has_errors:
+    if pairs and not has_common_image and not has_errors:  # an error would be the cause
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))

@@ -155,8 +155,8 @@ def chosen(
                 old_enough_at[ask.key] = date
 
     asks = tuple(ready_asks[ask.key] for ask in matched.asks if ask.key in ready_asks)
-    decisions = [*matched.decisions, *decisions]
-    return replace(matched, asks=asks, decisions=tuple(decisions)), old_enough_at
+    all_decisions = (*matched.decisions, *decisions)
+    return replace(matched, asks=asks, decisions=all_decisions), old_enough_at
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:

@@ -268,7 +268,7 @@ def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         state = states.get(file_of(snapshot, sub, states), NOTHING)
         memory = state.images.get(key_of(sub), Memory())
         if memory.deferred is None or memory.deferred.version != deferred.version:
-            break  # so the version before this one, which is newer, deferred it
+            break  # the build was deferred in the version that was read before this one
         since = version.at
     return since
 
@@ -571,7 +571,7 @@ def _decisions_of_run(
     """
     if config_error:
         return failed_asks(batch.asks, config_error, job.terms).decisions
-    contention = Contention(f"moving {batch.base}", job.deadline, world)
+    contention = Contention(f"moving {batch.base}", job.deadline, world)  # nothing is pushed
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     decisions = list(plan.without_commit)
     for prepared in plan.commits:

@@ -153,7 +153,7 @@ class Registry:
             return Answer(digest=image.digest)
         try:
             repository = self.repository(image, question.secret, question.namespace)
-            if "tags" in facts:
+            if "tags" in facts:  # a question about the repository, without other facts
                 return Answer(tags=repository.tags())
             return find(repository, image, facts, question.platforms)
         except TaskError as error:

@@ -186,7 +186,7 @@ def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
         member = unresolved.pop(0)
         # only images have a platform, or a config
         is_image = member.platform or member.config or member.digest in cache.configs
-        if is_image or member.digest in expanded:
+        if is_image or member.digest in expanded:  # no manifest is read twice
             images.append(member)
             continue
         expanded.add(member.digest)

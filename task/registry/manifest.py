@@ -199,7 +199,7 @@ def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
     os, arch, variant = _parts_of_platform(platform)
     for wanted_platform in wanted:
         wanted_os, wanted_arch, wanted_variant = _parts_of_platform(wanted_platform.strip())
-        if not wanted_os or not wanted_arch:  # not a platform, so it must not match ""
+        if not wanted_os or not wanted_arch:  # a typo must not match an unknown platform ("")
             continue
         same_system = wanted_os == os and wanted_arch == arch
         if same_system and wanted_variant in ("", variant):

@@ -94,7 +94,7 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Return the layers of a manifest that have a signature or a signed statement. Layers that are
     too large are skipped.
     """
-    signatures = []
+    signed_layers = []
     for raw in elements(manifest, "layers")[:MOST]:
         media_type = text(raw, "mediaType")
         form = "bundle" if media_type.startswith(BUNDLE) else _FORMS.get(media_type)
@@ -102,8 +102,8 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
         size = value_at(raw, "size")
         is_small = isinstance(size, int) and size <= LARGEST
         if form and digest and is_small:
-            signatures.append(Layer(digest, form, texts(raw, "annotations")))
-    return tuple(signatures)
+            signed_layers.append(Layer(digest, form, texts(raw, "annotations")))
+    return tuple(signed_layers)
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
