@@ -40,10 +40,10 @@ ARTIFACTS = (
 MOST = 32  # signatures to check for an image
 LARGEST = 1024 * 1024  # bytes of a signature
 _TYPE = "cosign container image signature"
-_STATEMENT = "application/vnd.in-toto+json"
+_STATEMENT_MEDIA_TYPE = "application/vnd.in-toto+json"
 # other predicates are attestations (provenance, SBOM)
 SIGNED = "https://sigstore.dev/cosign/sign/v1"
-_STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
+_STATEMENT_TYPES = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
@@ -164,7 +164,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     """
     payload_type = envelope.get("payloadType")
     payload = _decode_base64(envelope.get("payload"))
-    if payload_type != _STATEMENT:
+    if payload_type != _STATEMENT_MEDIA_TYPE:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(payload)
 
@@ -180,7 +180,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
 
     # a signature by cosign 3 is also a statement, with its own predicate
     is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
-    if is_attestation and statement.get("_type") not in _STATEMENTS:
+    if is_attestation and statement.get("_type") not in _STATEMENT_TYPES:
         raise Malformed("it has a statement of an unknown type")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
