@@ -98,8 +98,7 @@ class ClusterSecrets:
         kind = argo_cds_kind(item)
         belongs_to_argo_cd = bool(kind)
         data = _text_values(item)
-        # A secret in Argo CD's namespace may be anyone's, unless it is one of Argo CD's own, which
-        # `may_log_in` checks.
+        # Only Argo CD's own secrets may be used from other namespaces, if `may_log_in` allows it.
         if not belongs_to_argo_cd and secret_namespace != namespace:
             raise AnnotationError(
                 f"secret {secret} is for Applications in namespace {secret_namespace}, but this"
@@ -113,7 +112,7 @@ class ClusterSecrets:
             may_log_in(secret, kind, data, url, project)
         # `owners`: whether the secret belongs to the Application's owner
         credentials = replace(named_credentials(secret, url, data), owners=not belongs_to_argo_cd)
-        with self._lock:  # it may read a ConfigMap for all threads
+        with self._lock:  # a ConfigMap is read once, for all threads
             return self._with_server_settings(credentials, url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:

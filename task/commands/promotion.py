@@ -669,7 +669,7 @@ def _past_builds_of_source(
 
     file_versions = versions_by_path.get(path, ())
     target = target_of(sub, kind)
-    # (version of the file, the image's version in it), a generator as in `with_history`
+    # (version of the file, the image's version in it) pairs; a generator, as in `with_history`
     values = (
         (version, earlier_reading(snapshot.files, target, path, version.text or ""))
         for version in file_versions

@@ -324,6 +324,7 @@ def _refresh_token_of(login: RegistryLogin | None) -> Secret:
     """
     if login is None:
         return Secret("")
-    if login.username in _REFRESHED and not login.identity:  # by convention, of ACR and Docker
+    # With these users, ACR and Docker's credential helpers put the token where the password is.
+    if login.username in _REFRESHED and not login.identity:
         return login.password
     return login.identity

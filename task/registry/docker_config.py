@@ -228,7 +228,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         # user must be readable.
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
-        read_paths.add(real_path)  # the same file may be at several places, by a link
+        read_paths.add(real_path)  # through links, several places may have the same file
         text = text_of(
             path,
             "cannot read Docker's config",

@@ -364,7 +364,7 @@ def helper(
             hint="install it, or set the credentials another way",
         )
     if exit_code != 0:
-        if _NO_LOGIN in (stdout + stderr).lower():  # so it has failed only for lack of a login
+        if _NO_LOGIN in (stdout + stderr).lower():  # it works, but has no login for this server
             return None
         message = f"{program} did not return credentials for {server} (exit code {exit_code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
@@ -435,7 +435,8 @@ def _run(
     # A relative folder in the PATH would be in the working directory, which may be a checkout.
     path_folders = environ.get("PATH", "").split(os.pathsep)
     absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]
-    search_folders = None if os.path.isabs(name) else absolute_folders  # a script has a path
+    # for a script, `name` is already a path
+    search_folders = None if os.path.isabs(name) else absolute_folders
     try:
         program = sh.Command(name, search_folders)
     except sh.CommandNotFound:
