@@ -156,6 +156,7 @@ class ArgoCDApi:
         """
         requested_fields = None  # parameters that are None are not sent
         if fields:
+            # the list's own version comes first, as in the requests of Argo CD's UI
             names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
             requested_fields = ",".join(names)
         params: dict[str, Any] = {
@@ -207,6 +208,7 @@ class ArgoCDApi:
         params = {"refresh": "normal", **self._namespace_param(namespace)}
         permission, subject = self._permission("get", namespace, name)
         try:
+            # not again: a refresh that has begun completes, even if the response is late
             response = self._refresh_http.ask(
                 "GET", _application_path(name), params=params, again=False
             )
@@ -421,6 +423,7 @@ def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
             message,
             hint="select fewer Applications: --project, --selector, --namespace",
         )
+    # a slow server has been reached, so TLS is not the problem
     may_lack_tls = error.kind != "slow" and not connection.plaintext
     plaintext_hint = " (and --argocd-plaintext)" if may_lack_tls else ""
     return SourceDownError(message, hint=f"{_SERVER_HINT}{plaintext_hint}")
@@ -453,7 +456,7 @@ def explained(
     if patched and is_conflict:
         return Outpaced(f"{subject}: {message}")
 
-    if code is None:
+    if code is None:  # a proxy, a login page, or another program may have sent it
         foreign_error = _foreign_response_error(response, connection)
         if foreign_error:
             return foreign_error
@@ -461,7 +464,7 @@ def explained(
         return _unauthenticated_error(message, connection)
     if response.status == 403:
         return _forbidden_error(message, permission, subject)
-    if response.status == 404 and code == _NOT_FOUND:
+    if response.status == 404 and code == _NOT_FOUND:  # a proxy's 404 does not have the code
         return AbsentError(f"{subject}: does not exist", hint="check the name and its namespace")
     if "parsing the selector" in lowercase_message:
         return UsageError(
@@ -574,7 +577,7 @@ def _foreign_response_error(response: Response, connection: Connection) -> TaskE
     """
     content_type = str(response.headers.get("Content-Type", ""))
     kind = content_type.partition(";")[0].strip().lower()
-    is_html = kind == "text/html" or response.body.lstrip()[:1] == b"<"
+    is_html = kind == "text/html" or response.body.lstrip().startswith(b"<")
     is_login_page = is_html and response.status in (401, 403)
     # The API does not return a success or a 404 in this form. With a root path, the server returns
     # "404 page not found" as plain text for all other paths.

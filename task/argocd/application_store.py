@@ -273,6 +273,7 @@ class ClusterApplications:
         A hydrated Application also gets a request to hydrate.
         """
         application = self._set_annotations(namespace, name, REFRESH, STAMP)
+        # only the response shows whether it is hydrated
         is_hydrated = bool(mapping(application, "spec", "sourceHydrator"))
         if is_hydrated:
             self._set_annotations(namespace, name, REFRESH, STAMP, HYDRATE, HYDRATE_STAMP)
@@ -397,7 +398,8 @@ def _is_owned_by(reference: JsonObject, owners: set[tuple[str, str]]) -> bool:
     name = text(reference, "name")
     if (kind, name) in owners:
         return True
-    # a ReplicaSet web-5d4f is owned by a Deployment or a Rollout web
+    # An intermediate object has its owner's name: the ReplicaSet web-5d4f belongs to the
+    # Deployment (or Rollout) web.
     owner_name = name.rpartition("-")[0]
     owner_kinds = _OWNER_KINDS.get(kind, ())
     return any((owner_kind, owner_name) in owners for owner_kind in owner_kinds)
@@ -417,10 +419,11 @@ def pod_problem(status: JsonObject) -> tuple[str, str]:
             crash = "" if is_ready else _described_crash(container)
             if reason and reason not in _REASONS_WHILE_STARTING:
                 message = text(waiting, "message") or reason
+                # "back-off 20s restarting failed container" does not say why it failed
                 return reason, f"{message}; {crash}" if crash else message
             if crash:
                 return "Error", crash
-    if status.get("phase") == "Failed":
+    if status.get("phase") == "Failed":  # the whole pod: it was evicted, for example
         return text(status, "reason") or "Failed", text(status, "message")
     return "", ""
 

@@ -98,6 +98,7 @@ class ClusterSecrets:
         kind = argo_cds_kind(item)
         belongs_to_argo_cd = bool(kind)
         data = _text_values(item)
+        # Only Argo CD's own secrets may be used from other namespaces, if `may_log_in` allows it.
         if not belongs_to_argo_cd and secret_namespace != namespace:
             raise AnnotationError(
                 f"secret {secret} is for Applications in namespace {secret_namespace}, but this"
@@ -109,10 +110,9 @@ class ClusterSecrets:
             )
         if belongs_to_argo_cd:
             may_log_in(secret, kind, data, url, project)
-        credentials = named_credentials(secret, url, data)
         # `owners`: whether the secret belongs to the Application's owner
-        credentials = replace(credentials, owners=not belongs_to_argo_cd)
-        with self._lock:
+        credentials = replace(named_credentials(secret, url, data), owners=not belongs_to_argo_cd)
+        with self._lock:  # a ConfigMap is read once, for all threads
             return self._with_server_settings(credentials, url)
 
     def of_registry(self, namespace: str, name: str) -> Mapping[str, bytes]:
@@ -202,7 +202,7 @@ class ClusterSecrets:
         ConfigMaps: its certificate authorities for an HTTP URL, or else SSH known hosts.
         """
         if url.lower().startswith(("https://", "http://")):
-            host = split(url).host.strip("[]")
+            host = split(url).host.strip("[]")  # the ConfigMap's keys are hosts without ports
             authorities = self._config_map(AUTHORITIES).get(host, "")
             return replace(credentials, authorities=authorities)
         known_hosts = self._config_map(KNOWN_HOSTS).get("ssh_known_hosts", "")

@@ -175,7 +175,7 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     A flag without a value is "true". Raises `Malformed` for anything else.
     """
     pending_name = ""  # the name of a flag whose value may be the next argument, or ""
-    for argument in (*arguments, "--"):  # the "--" ends the last flag
+    for argument in (*arguments, "--"):  # the "--" is not yielded: it only ends the last flag
         is_flag = argument.startswith(("--", "-H"))
         if not is_flag:  # it must be the value of the flag before it
             if not pending_name:
@@ -186,6 +186,8 @@ def _flags_in(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield pending_name, argument
             pending_name = ""
             continue
+
+        # the next flag begins, so the one before it has no value
         if pending_name in _FLAGS_WITH_VALUE:
             raise Malformed(
                 f"--{pending_name} in ARGOCD_OPTS has no value", f"use --{pending_name} value"

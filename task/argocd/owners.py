@@ -39,6 +39,7 @@ def parent_of(item: JsonObject, namespace: str) -> tuple[str, str] | None:
     # "apps:argoproj.io/Application:argocd/web", if `apps` is the parent
     tracking_id = text(metadata, "annotations", "argocd.argoproj.io/tracking-id")
     parent_name, _, tracked_object = tracking_id.partition(":")
+    # no annotation, or one that was copied from another kind of object
     if not tracked_object.startswith("argoproj.io/Application:"):
         parent_name = text(metadata, "labels", "app.kubernetes.io/instance")
     parent_namespace, _, name = parent_name.rpartition("_")
@@ -168,7 +169,7 @@ def _was_applied(item: JsonObject, field: str) -> bool:
         value: Any = parsed_json(text(annotations, LAST_APPLIED))
     except ValueError:
         return True  # without the annotation, it was applied in a different way
-    for part in field.split("."):
+    for part in field.split("."):  # a part is a key, or an index: `spec.sources.0.helm`
         if isinstance(value, dict):
             value = value.get(part)
         elif isinstance(value, list) and part.isdigit() and int(part) < len(value):

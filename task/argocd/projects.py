@@ -206,12 +206,12 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
     and the namespace. As in Argo CD, one entry must match, and no entry with `!` may exclude it.
     """
     if not mapping(project, "spec"):
-        return False  # unknown
+        return False  # unknown: the AppProject could not be read
     if not to.server and not to.name:
-        return False  # unknown
+        return False  # unknown: the Application does not say which cluster
     server = to.server
     name = to.name
-    if _is_own_cluster(to):
+    if _is_own_cluster(to):  # the only cluster whose URL and name are both known
         server = HERE
         name = IN_CLUSTER
     is_permitted = False
@@ -225,6 +225,7 @@ def refuses_destination(project: JsonObject, to: Destination) -> bool:
         permits_namespace = _glob_permits(namespace_glob, to.namespace)
         if permits_server is None or permits_name is None:
             return False  # unknown, because only Argo CD can look up the cluster
+        # As in Argo CD, an entry identifies the cluster by its URL or by its name.
         if permits_namespace and (permits_server or permits_name):
             is_permitted = True
         elif (
@@ -240,7 +241,8 @@ def _glob_permits_cluster(glob: str, url_or_name: str) -> bool | None:
     """Return whether a glob permits a cluster. `url_or_name` is the cluster's URL or its name,
     whichever the glob is for.
 
-    Return None if it is "" but the glob needs it: only Argo CD can look it up.
+    Return None if the result depends on a URL or name that is unknown (""): only Argo CD can look
+    it up.
     """
     if glob == "*":
         return True

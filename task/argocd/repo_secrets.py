@@ -130,7 +130,7 @@ def choose(secrets: Sequence[RepoSecret], url: str, project: str = "") -> RepoCr
         return own
     template = _template_credentials(secrets, repository_url, project)
     if template is None:
-        return own
+        return own  # which may still say how to reach the server
     if own is None:
         return template
     # only the template has credentials, but the own secret may say how to reach the server
@@ -152,7 +152,7 @@ def _own_credentials(
 
     A secret for the project is preferred to a secret without a project.
     """
-    if not repository_url:
+    if not repository_url:  # not a URL; it would match every secret without a URL
         return None
     for secret_project in (project, ""):
         for secret in secrets:
@@ -211,18 +211,18 @@ def may_log_in(
     by an Application's author. The message does not reveal anything about the secret except its
     name.
     """
-    kind = _KINDS_FOR_WRITING.get(kind, kind)
+    base_kind = _KINDS_FOR_WRITING.get(kind, kind)
     is_for_git = data.get("type", "").lower() in ("", "git")
-    if kind not in (REPOSITORY, TEMPLATE) or not is_for_git:
+    if base_kind not in (REPOSITORY, TEMPLATE) or not is_for_git:
         raise AnnotationError(
             f"secret {secret} belongs to Argo CD and does not contain Git credentials",
             hint=_USE_ANOTHER,
         )
     repository_url = argo_cd_url(url)
     secret_url = argo_cd_url(data.get("url", ""))
-    if kind == REPOSITORY:
+    if base_kind == REPOSITORY:
         url_matches = repository_url == secret_url
-    else:
+    else:  # unlike in Argo CD, whole folders: .../acme is not for .../acme-evil
         url_matches = repository_url.startswith(f"{secret_url.rstrip('/')}/")
     # a template for `https://` alone would match every server
     has_host = bool(login_and_host(secret_url))
@@ -380,7 +380,7 @@ def _is_prefix(template_url: str, url: str) -> bool:
     """
     if not template_url or not url.startswith(template_url):
         return False
-    host = login_and_host(template_url)
+    host = login_and_host(template_url)  # "" for a template for all servers, such as `https://`
     return not host or host == login_and_host(url)
 
 

@@ -197,7 +197,7 @@ def _with_progress(rollout: Rollout, view: View) -> Rollout:
     which of its pods are unhealthy.
     """
     hints = [rollout.hint]
-    if rollout.wants == "tree" and _waits_for_pods(view):
+    if rollout.wants == "tree" and _waits_for_pods(view):  # the pods would show the cause
         hints.append(text(view.tree, "hint"))  # why the tree has no pods
     pods = ""
     if view.applied_wanted:
@@ -300,7 +300,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
         return None
     spec_problems = conditions(view.status, "InvalidSpecError")
     if spec_problems:
-        if _refresh_pending(view):
+        if _refresh_pending(view):  # the problems may be from before the refresh
             return Rollout("waiting", "Argo CD has not refreshed it yet")
         because = f"the Application's spec is invalid: {joined_messages(spec_problems)}"
         return Rollout("failed", because, hint="correct the Application's spec or its AppProject")
@@ -310,6 +310,7 @@ def _rollout_if_incomparable(view: View) -> Rollout | None:
         return None
     if not view.is_fresh:
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
+    # An UnknownError is about Argo CD itself, not about the manifests, so it may go away as well.
     all_are_transient = all(is_transient(problem) for problem in problems)
     only_unknown_errors = not conditions(view.status, "ComparisonError")
     if all_are_transient or only_unknown_errors:
@@ -338,6 +339,7 @@ def _rollout_during_operation(view: View, windows: JsonObject) -> Rollout | None
     if "blocked by sync window" in message:
         return _blocked_rollout(windows)
     if not view.applied_wanted:
+        # Once Argo CD has compared with the wanted revision, its sync is next.
         state: State = "progressing" if view.compares_wanted else "waiting"
         because = "a sync of another revision is running"
         return Rollout(state, f"{because}: {short_line(message)}" if message else because)
@@ -391,7 +393,9 @@ def _rollout_of_failed_operation(view: View) -> Rollout | None:
     if not wanted_sync_failed:
         return None
     if view.compares_wanted and not view.operation_is_current:
-        return None  # there will be another operation for the wanted revision
+        # Argo CD has since compared with a newer commit that contains the wanted one, and will
+        # sync that.
+        return None
     causes = joined_messages(failure_messages(view.operation))
     return Rollout("failed", f"the sync failed: {causes}", hint="see the Application in Argo CD")
 
@@ -404,7 +408,7 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
     """
     if view.compares_wanted and view.is_fresh:
         return None
-    if view.compares_wanted:
+    if view.compares_wanted:  # but before the wait began
         return Rollout("waiting", "Argo CD has not compared it again yet", stale=True)
     if wanted.needs_current_spec:
         return Rollout(
@@ -412,7 +416,7 @@ def _rollout_before_comparison(view: View, wanted: Wanted) -> Rollout | None:
             "Argo CD has not compared the changed Application yet",
             stale=True,
         )
-    # for three minutes, this is the only sign that manifests cannot be rendered
+    # If the manifests cannot be rendered, Argo CD shows nothing else for three minutes.
     if _refresh_pending(view):
         return Rollout("waiting", "Argo CD has not finished the requested refresh yet")
     other_revisions = ", ".join(revision[:12] for revision in revisions_of(view.sync))
@@ -437,7 +441,8 @@ def _synced_rollout(view: View) -> Rollout:
     changed_at = text(view.status, "health", "lastTransitionTime")
     health_is_current = later(view.compared_at, finished_at) or later(changed_at, finished_at)
     if not health_is_current:
-        # The health may still be outdated. These times are in whole seconds.
+        # The health may still be outdated. All times are in whole seconds, so the same second is
+        # not enough.
         return Rollout(
             "progressing", "synced; Argo CD has not reported its health since then", stale=True
         )
@@ -538,7 +543,7 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
         )
 
     if view.applied_wanted and view.operation_is_current:
-        # the sync succeeded, but something still differs
+        # The sync succeeded (a failed one is handled before), but something still differs.
         return _rollout_that_differs_again(view, names, heals=automated.get("selfHeal") is True)
 
     refusals = _sync_refusals(view)
@@ -550,11 +555,11 @@ def _out_of_sync_rollout(view: View, windows: JsonObject, owner: JsonObject) -> 
         )
     if blocks(windows):
         return _blocked_rollout(windows)
-    # {} if the step is not allowed to read AppProjects
-    unless = "" if windows else ", unless a sync window prevents it"
+    # the windows are unknown if the step is not allowed to read AppProjects
+    unless_blocked = "" if windows else ", unless a sync window prevents it"
     return Rollout(
         "progressing",
-        f"out of sync; auto-sync is about to begin{unless}",
+        f"out of sync; auto-sync is about to begin{unless_blocked}",
         wants="windows",
     )
 
@@ -655,7 +660,7 @@ def synced_revisions(item: JsonObject, ours: Callable[[str], bool]) -> tuple[str
     """
     newest_first: dict[str, None] = {}  # an ordered set
     for entry in reversed(mappings(item, "status", "history")):
-        sources = _compared_sources({}, entry)
+        sources = _compared_sources({}, entry)  # {}: an entry has its own sources
         for (url, _target), revision in zip(sources, revisions_of(entry), strict=False):
             if revision and ours(url):
                 newest_first[revision] = None
@@ -719,13 +724,14 @@ def _has_other_spec(item: JsonObject, compared: JsonObject) -> bool:
 
 
 def _without_empty(value: object) -> object:
-    """Return a JSON value whose mappings have no empty members (null, "", false, {}, and []),
+    """Return a JSON value whose mappings have no empty members (null, "", false, 0, {}, and []),
     because Argo CD drops them when it copies the spec.
 
     An empty mapping or list becomes None.
     """
     if isinstance(value, dict):
         members = {key: _without_empty(member) for key, member in value.items()}
+        # 0 equals False; {} and [] have become None
         nonempty_members = {
             key: member for key, member in members.items() if member not in (None, "", False)
         }

@@ -76,12 +76,13 @@ def health_messages(status: JsonObject, tree: JsonObject) -> tuple[str, ...]:
         for resource in _in_state(state, resources):
             kind_and_name = (text(resource, "kind"), text(resource, "name"))
             message = text(resource, "health", "message")
+            # the status and the tree may have the same resource, one of them without a message
             if message or kind_and_name not in listed_objects:
                 listed_objects.add(kind_and_name)
                 messages.append(short_line(_with_name(resource, message or state.lower())))
     if not messages:
-        resources = _in_state("Progressing", resources) + _in_state("Suspended", resources)
-        for resource in resources:
+        unfinished = _in_state("Progressing", resources) + _in_state("Suspended", resources)
+        for resource in unfinished:
             message = text(resource, "health", "message")
             if message:  # without a message, such a resource is not worth a line
                 listed_objects.add((text(resource, "kind"), text(resource, "name")))
@@ -158,6 +159,7 @@ def unpulled_pods(tree: JsonObject, since: str) -> tuple[str, ...]:
 def _pods(tree: JsonObject, since: str = "") -> list[JsonObject]:
     """Return the resource tree's nodes of the pods that were created at `since` or later."""
     pods = [node for node in mappings(tree, "nodes") if text(node, "kind") == "Pod"]
+    # Kubernetes writes all times in the same form, so their text has the same order as the times
     return [pod for pod in pods if text(pod, "createdAt") >= since]
 
 

@@ -239,9 +239,7 @@ class Rollouts:
         if is_first_poll:
             watch.since = text(application, "status", "reconciledAt")
             needs_refresh = True  # earlier comparisons do not count
-        if not needs_refresh:
-            return application
-        if self._time_is_up():
+        if not needs_refresh or self._time_is_up():
             return application
         self._request_refresh(watch)
         if self._time_is_up():
@@ -255,7 +253,7 @@ class Rollouts:
         was_deleted = bool(watch.project) and isinstance(error, AbsentError)
         if was_deleted:  # the project is only known if an earlier poll found the Application
             watch.error = None
-            watch.begun = False
+            watch.begun = False  # a rollback could not undo a deletion
             self._set_row(
                 watch,
                 "failed",
@@ -264,7 +262,7 @@ class Rollouts:
             )
             return
         watch.failed_polls += 1
-        ends_wait = watch.failed_polls > 1
+        ends_wait = watch.failed_polls > 1  # the first error may still go away
         state = "failed" if ends_wait else watch.row.state
         self._set_row(watch, state, message_without_name(error, watch.awaited.key), error.hint)
         watch.error = error if ends_wait else None
@@ -308,7 +306,7 @@ class Rollouts:
             return  # the next poll requests it again
         except SourceError as error:
             watch.refreshes = False
-            watch.since = ""
+            watch.since = ""  # so that a comparison from before the wait counts
             why = (
                 "cannot request a refresh; Argo CD will detect the commit later:"
                 f" {message_without_name(error, watch.awaited.key)}"
@@ -329,7 +327,7 @@ class Rollouts:
             return rollout
         if self._now() >= watch.explain_at and not self._time_is_up():
             watch.explain_at = self._now() + self._pace.explain
-            watch.details[wants] = {}  # in case the request fails
+            watch.details[wants] = {}  # if the request fails, older data must not be used again
             with suppress(SourceError):  # it only makes the result more precise
                 watch.details[wants] = self._request_detail(wants, watch.awaited, item)
         return judge(item, since, watch.details)
@@ -375,6 +373,7 @@ class Rollouts:
             return False
         if rollout.state == "synced-and-healthy" and not rollout.slow:
             return True
+        # any other state may be temporary, such as a pod that crashes once while it starts
         patience = self._pace.patience * (_SLOW_FACTOR if rollout.slow else 1)
         return self._now() - watch.unconfirmed_since >= patience
 
@@ -407,6 +406,7 @@ class Rollouts:
         for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed
             if unconfirmed and unconfirmed.state != "synced-and-healthy":
+                # a failure that could not be confirmed in time is more useful than "timed-out"
                 self._set_row(watch, unconfirmed.state, unconfirmed.because, unconfirmed.hint)
                 continue
             hint = (
@@ -434,6 +434,7 @@ def refresh(api: ApplicationApi, keys: Sequence[tuple[str, str]], log: Log) -> N
     """
 
     def refresh_one(key: tuple[str, str]) -> None:
+        """Request a refresh of one Application, or log why that failed."""
         namespace, name = key
         try:
             api.refresh_application(namespace, name)

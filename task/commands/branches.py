@@ -28,6 +28,7 @@ def read_branches(
     """
 
     def read_repository(asks: Sequence[Ask]) -> list[Result]:
+        """Return the results for the branches of one repository, which all of the asks are for."""
         sub = asks[0].subscription
         try:
             repository = world.repository(sub.repo, sub)
@@ -40,7 +41,7 @@ def read_branches(
                     results.append(read(Batch(repository, base, tuple(branch_asks))))
                 except TaskError as error:  # one missing branch must not hide the other branches
                     results.append(failed(branch_asks, error, base))
-        except TaskError as error:
+        except TaskError as error:  # `by_branch` cannot find the default branch
             results.append(failed(asks, error, ""))
         finally:
             repository.close()

@@ -110,7 +110,7 @@ def check(job: Job, world: World, compared: Compared) -> Report:
     change = world.change(compared)
     if not any(map(may_matter, change.paths)):
         _log_no_change(change, world)
-        timings = _timings(job, began, began, world)
+        timings = _timings(job, began, began, world)  # no Applications were read
         return check_report(job, 0, (), (), change.commits, timings)
 
     before = _applications_on_side(change, "base", job, world)
@@ -244,6 +244,7 @@ def _entries_written_here(seen: Seen, change: ChangeToJudge) -> list[Subscriptio
     """
     entries = []
     for sub in _all_subscriptions(seen):
+        # an Application names its branch as "main", "refs/heads/main", "HEAD", or not at all
         base = (sub.base or change.default).removeprefix("refs/heads/")
         if base == "HEAD":
             base = change.default
@@ -264,6 +265,7 @@ def _affected_entries(
     """
     subs = entries.subscriptions
     places: list[Place] = [*CONFIG]
+    # a change to a state file is reported even if no Application uses the file
     places += [Place(path) for path in change.paths if is_state_path(path)]
     places += [Place(state_path(sub)) for sub in subs]
     for sub in subs:
@@ -318,7 +320,7 @@ def _config_problems(sides: Sides) -> tuple[Problem, ...]:
         config_in(sides.merged.files)
     except TaskError as error:
         return (Problem(error.trouble, place=place),)
-    if CONFIG_PATH not in sides.paths:
+    if CONFIG_PATH not in sides.paths:  # it only deletes a file that people may mistake for it
         return ()
     message = f"the change alters {CONFIG_PATH}; the new rules apply once it is merged"
     hint = "review the new rules first: this check uses the base's rules"
@@ -336,8 +338,7 @@ def _warnings_about_unjudged(
     affected: Affected, pairs: Sequence[Pair], after: Seen
 ) -> Iterator[Problem]:
     """Yield a warning, with the reason, for each entry that is not judged, or only by the base's
-    annotations because the change removes it. Also yield the errors in the annotations of
-    Applications that may be new.
+    annotations because the change removes it.
 
     `pairs` are the entries before and after the change, and `after` has the Applications after it.
     """
@@ -358,8 +359,19 @@ def _warnings_about_unjudged(
             yield _base_rules_warning(pair.before, reason)
         else:
             yield _unchecked_warning(pair.before, reason)
+    yield from _warnings_about_new_entries(pairs, flaws)
 
-    # Applications whose entries are all in the base are skipped.
+
+_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
+
+
+def _warnings_about_new_entries(pairs: Sequence[Pair], flaws: _Flaws) -> Iterator[Problem]:
+    """Yield a warning for each error in the annotations of Applications that the change may add
+    entries to. A broken new entry is not in `pairs`.
+
+    If all entries of an Application were in the base, its errors have broken these entries, which
+    have their own warnings.
+    """
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {
         pair.effective.application.key for pair in pairs if pair.before is None
@@ -368,9 +380,6 @@ def _warnings_about_unjudged(
     for app, text in sorted(flaws):
         if app not in only_in_base:
             yield _flaw_problem(app, flaws[app, text])
-
-
-_Flaws = Mapping[tuple[str, str], Flaw]  # by the Application's key, and the entry's text or ""
 
 
 def _errors_in_annotations(seen: Seen) -> _Flaws:
@@ -393,7 +402,7 @@ def _why_removed(sub: Subscription, after: Seen, flaws: _Flaws) -> str:
     if app not in apps_in_change:
         return "the change removes the Application or its image-list"
     flaw = flaws.get((app, sub.entry.text))
-    if flaw is None:
+    if flaw is None:  # an error elsewhere, such as in write-back-target, breaks all entries
         flaws_of_app = [flaw for (key, _), flaw in flaws.items() if key == app]
         flaw = flaws_of_app[0] if flaws_of_app else None
     if flaw:
@@ -451,10 +460,12 @@ def _decide(
         return [*broken, *failed], []
 
     written, unreadable = _written_versions(touched, sides, job)
-    names = sources_named(change.messages)
-    written, source_problems = with_sources(written, names, before.subscribed, job, world)
+    source_names = sources_named(change.messages)
+    with_source, source_problems = with_sources(
+        written, source_names, before.subscribed, job, world
+    )
     judging = Judging(sides, job.terms, config)
-    judgements = [*unreadable, *_judge_versions(change, written, judging, world)]
+    judgements = [*unreadable, *_judge_versions(change, with_source, judging, world)]
 
     decisions = _verified_decisions(judgements, sides, job, world)
     placed = [
@@ -490,6 +501,7 @@ def _broken_decision(unjudged: NotJudged, branch: str) -> Decision:
     """Return the error for an entry that the change makes unreadable."""
     sub = unjudged.pair.effective
     decision = error_decision(sub, sub.entry.image, unjudged.error, branch)
+    # The subject is the file. The error applies to all of it, so it is shown at line 1.
     return replace(decision, line=1 if unjudged.error.subject else 0)
 
 
@@ -597,11 +609,13 @@ def _judge_versions(
         texts = change.earlier(branch, path, most, marked)
         return ((commit, text) for commit, text in texts if text is not None)
 
+    # These two look up one fact at a time, when a rule needs it. All other facts are looked up
+    # together, before the versions are judged.
     facts = Facts(earlier=earlier, exists=exists)
     refused_rules = frozenset(judging.config.refused)
     judging = replace(judging, facts=facts, refused=refused_rules)
-
     needed = [fact for version in written for fact in facts_needed_by_version(version, judging)]
     answers = answers_to(as_questions(needed), world)
-    judging = replace(judging, facts=replace(facts, answers=answers))
-    return [judged(version, judging) for version in written]
+
+    with_answers = replace(judging, facts=replace(facts, answers=answers))
+    return [judged(version, with_answers) for version in written]

@@ -106,20 +106,20 @@ def _with_source(
         if source_version.error is None and alike(source_version.image, image):
             return replace(version, promoted=source_version.promoted)
 
+    # If the change writes a source's version to another entry, the message is about that entry.
     sources_without_promotion = [
         source_version
         for source_version in sources_of_image
         if not _is_promoted(source_version, versions)
     ]
-    # this version was not promoted, but waited next to the promoted one
-    if not sources_without_promotion:
+    if not sources_without_promotion:  # this version only waited next to a promoted one
         return version
-    source_version = sources_without_promotion[0]
-    if source_version.error:
-        return replace(version, denied=source_version.error)
+    denying_source = sources_without_promotion[0]
+    if denying_source.error:
+        return replace(version, denied=denying_source.error)
     because = (
-        f"the commit message says it promotes {image.name} from {source_version.source}, but"
-        f" {source_version.source} has {source_version.image.version}, not {image.version}"
+        f"the commit message says it promotes {image.name} from {denying_source.source}, but"
+        f" {denying_source.source} has {denying_source.image.version}, not {image.version}"
     )
     return replace(version, denied=Verdict("refuse", "source", because))
 

@@ -65,7 +65,8 @@ def match_events(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
     events_by_image: dict[str, list[Event]] = {}
     for event in job.events:
         events_by_image.setdefault(event.image.identity, []).append(event)
-    # by the ask's key, without asks whose decision does not depend on the event
+    # By the ask's key. If an ask's decision does not depend on its events (the rules do not admit
+    # the tag, for example), they do not need to be checked.
     events_to_check = {
         ask.key: events_by_image[ask.offered.identity]
         for ask in _asks_of_this_run(matched, job)
@@ -231,7 +232,7 @@ def _build_of_event(event: Event, answer: Answer | None, job: Job) -> Build:
     revision = ""
     if answer:
         revision = answer.labels.get(REVISION, "").lower()
-        if answer.created >= _FIRST_DATE:
+        if answer.created >= _FIRST_DATE:  # RFC 3339: the text has the order of the times
             created = answer.created
     if job.source_repository and _COMMIT.fullmatch(revision):
         return Build(commit=revision, repository=job.source_repository, created=created)

@@ -15,7 +15,9 @@ from task.timestamps import epoch_seconds, readable
 
 @dataclass(frozen=True)
 class Reason:
-    """A reason why an image needs attention."""
+    """A reason why an image needs attention. `since` and `words` are only called if it `is_true`,
+    so the images that they need are not None.
+    """
 
     is_true: Callable[[ImageStatus], bool]
     since: Callable[[ImageStatus], str]  # RFC 3339, or "" if unknown

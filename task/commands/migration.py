@@ -59,8 +59,8 @@ class TrackedImage:
     alias: str
     name: str
     constraint: str
-    strategy_now: str
-    strategy: str  # "" if the entry is broken
+    strategy_now: str  # the one that AIU uses
+    strategy: str  # Image Update's; "" if the entry is broken
     version: str = ""  # the current version in Git or the cluster
     version_from: str = ""  # a file, "status", "spec", or "sources"; "" if the version is unknown
     read: bool = True  # whether Git or the live Application could be read
@@ -72,8 +72,8 @@ class MigratedApplication:
 
     application: str
     selected_by: str
-    now: Side
-    here: Side
+    now: Side  # AIU's
+    here: Side  # Image Update's
     images: tuple[TrackedImage, ...]
     logins: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # problems with the Application's files, such as a hidden value
@@ -118,7 +118,7 @@ def migrated_application(
     status_by_entry = {row.subscription.entry.text: row for row in status}
     images = []
     for entry in parse_image_list(app.annotations.get("image-list", "")):
-        if isinstance(entry, Entry):
+        if isinstance(entry, Entry):  # else it is a mistake, which `lint` reports
             row = status_by_entry.get(entry.text)
             images.append(_tracked_image(app, entry, subs, row, has_blocker=bool(blocker)))
 
@@ -162,7 +162,8 @@ def _problem_in_words(problem: Problem) -> str:
 
 def _our_side(subscribed: Subscribed) -> Side:
     """Return how Image Update handles an Application: it commits to Git, patches the live
-    Application, or does nothing. All of its images are handled like the first one.
+    Application, or does nothing. The first image stands for all of them, because the write-back
+    annotations are the Application's.
     """
     subs = subscribed.subscriptions
     if not subs:
@@ -192,7 +193,7 @@ def _aiu_side(app: Application, subs: Sequence[Subscription], *, skipped: bool) 
     if not app.annotations.get("image-list"):
         return Side("nothing", because="it has no image-list")
 
-    method = "argocd"
+    method = "argocd"  # AIU's default
     annotation = app.annotations.get("write-back-method", "")
     if annotation:
         try:
@@ -265,7 +266,7 @@ def _version_and_source(row: ImageStatus, *, has_blocker: bool) -> tuple[str, st
     if row.live:
         return row.live[0].version, "status"
     if row.kind:
-        in_spec = own_reading({}, row.subscription, row.kind)
+        in_spec = own_reading({}, row.subscription, row.kind)  # without files, only from the spec
         if in_spec.version:
             return in_spec.version, "spec"
     if row.in_sources.version:
@@ -383,13 +384,13 @@ def lines(migration: Migration) -> Iterator[str]:
     the options in the ConfigMap.
     """
     # A note of several Applications is shown once, below them: a server that is down affects many.
-    frequency = Counter(note for row in migration.rows for note in row.notes)
+    apps_by_note = Counter(note for row in migration.rows for note in row.notes)
     for row in migration.rows:
-        own_notes = [note for note in row.notes if frequency[note] == 1]
+        own_notes = [note for note in row.notes if apps_by_note[note] == 1]
         yield from _row_lines(row, own_notes)
-    for note, number in frequency.items():
-        if number > 1:
-            yield f"{counted(number, 'Application')}: {note}"
+    for note, number_of_apps in apps_by_note.items():
+        if number_of_apps > 1:
+            yield f"{counted(number_of_apps, 'Application')}: {note}"
     if migration.rows:
         yield from _summary_lines(migration.rows)
 
@@ -430,8 +431,9 @@ def _summary_lines(rows: Sequence[MigratedApplication]) -> Iterator[str]:
         yield f"    {login} ({counted(number, 'Application')})"
 
     words = {"git": "Git", "live": "live", "nothing": "nothing"}
-    unchanged = sum(not row.changes for row in rows)
-    parts = [f"{unchanged} as before"]
+    unchanged_rows = [row for row in rows if not row.changes]
+    parts = [f"{len(unchanged_rows)} as before"]
+    # a row that only gets another file or strategy is in neither number
     changes = Counter((row.now.how, row.here.how) for row in rows if row.now.how != row.here.how)
     for (before, after), number in sorted(changes.items()):
         parts.append(f"{number} from {words[before]} to {words[after]}")

@@ -17,9 +17,9 @@ from itertools import chain
 from task.annotations.application import Narrow, considered, is_glob, parse_selector
 from task.commands.branches import read_branches
 from task.commands.status import past_builds
-from task.deciding.decide import current_reading, places, reading, state_of
+from task.deciding.decide import Identity, current_reading, places, reading, state_of
 from task.deciding.hiding import refuse_hidden
-from task.deciding.job import Ask, Job, Promoted, Promotion, Terms
+from task.deciding.job import Ask, DeployedSource, Job, Promoted, Promotion, Terms
 from task.deciding.target import all_live, earlier_reading, live_reading, resolve, target_of
 from task.deciding.weigh import key_of
 from task.errors import SourceError, TaskError, Trouble, UsageError
@@ -111,6 +111,7 @@ def check_promotion(promotion: Promotion) -> None:
         try:
             parse_selector(selector)  # only to find errors
         except UsageError as error:
+            # its message names `--selector`, the option of other commands
             raise UsageError(
                 error.message.replace("--selector", flag, 1),
                 hint=error.hint,
@@ -160,16 +161,19 @@ def pairs_of(
     sources = [item for item in subscribed if considered(item.application, selection)]
     source_apps = [source.application for source in sources]
     refuse_ambiguous(promotion.sources, source_apps)
+    # A pattern without a match is an error only if nothing else is promoted.
     problems = list(unknown_names(promotion.sources, apps, strict=not sources))
     if not sources:
+        # If all names in --from are known, it is the selector that excludes them.
         return [], problems or [_no_match_problem("--from-selector", promotion.source_selector)]
 
     targets_by_source = _targets_by_source(source_apps, apps, promotion)
-    recipients = _keys_of_targets(targets_by_source)
+    target_keys = _keys_of_targets(targets_by_source)
     entries = [sub for source in sources for sub in source.subscriptions]
-    source_entries = _SourceEntries(entries, targets_by_source, promotion)
-    pairs = [source_entries.pair(item) for item in subscribed if item.application.key in recipients]
+    entry_index = _SourceEntries(entries, targets_by_source, promotion)
+    pairs = [entry_index.pair(item) for item in subscribed if item.application.key in target_keys]
 
+    # A pattern with placeholders need not match for every source: `production/{name}`.
     plain_patterns = [pattern for pattern in promotion.targets if not _PLACEHOLDER.search(pattern)]
     problems += unknown_names(plain_patterns, apps, strict=not pairs)
     if not pairs and not problems:
@@ -207,7 +211,7 @@ def _targets_by_source(
     selection = Narrow(selector=promotion.target_selector)
     selected = frozenset(app.key for app in apps if considered(app, selection))
 
-    # the targets for the `--to` patterns after these were filled for a source
+    # by the filled `--to` patterns, which are the same for many sources
     targets_by_names: dict[tuple[str, ...], frozenset[str]] = {}
     targets_by_source = {}
     for source in sources:
@@ -217,6 +221,7 @@ def _targets_by_source(
 
         names = tuple(_filled_pattern(pattern, source) for pattern in promotion.targets)
         for name in names:
+            # The source itself is never a target, so it cannot be what the name means.
             same_name = apps_by_name.get(name, ())
             refuse_ambiguous(
                 (name,),
@@ -253,10 +258,13 @@ def _matching_apps(
     there may be thousands of sources with their own patterns.
     """
     has_namespace = "/" in pattern
-    name = pattern.rpartition("/")[2]
-    candidates = apps if is_glob(name) else apps_by_name.get(_filled_pattern(name, source), ())
-    filled_glob = re.compile(translate(_filled_pattern(pattern, source, escape)))
+    name_pattern = pattern.rpartition("/")[2]
+    candidates = apps
+    if not is_glob(name_pattern):
+        candidates = apps_by_name.get(_filled_pattern(name_pattern, source), ())
 
+    # the namespace may still be a glob: "prod-*/web"
+    filled_glob = re.compile(translate(_filled_pattern(pattern, source, escape)))
     matching = set()
     for app in candidates:
         full_name = app.key if has_namespace else app.name
@@ -273,13 +281,13 @@ def _keys_of_targets(targets_by_source: Mapping[str, frozenset[str]]) -> set[str
     sources_by_targets: dict[frozenset[str], list[str]] = {}
     for source, targets in targets_by_source.items():
         sources_by_targets.setdefault(targets, []).append(source)
-    recipients: set[str] = set()
+    keys: set[str] = set()
     for targets, sources in sources_by_targets.items():
         if len(sources) > 1:  # each target has at least one source other than itself
-            recipients |= targets
+            keys |= targets
         else:
-            recipients |= targets - {sources[0]}
-    return recipients
+            keys |= targets - {sources[0]}
+    return keys
 
 
 class _SourceEntries:
@@ -330,7 +338,9 @@ class _SourceEntries:
         )
         if not same_image:
             return self._entries_promoted_to(target, self._by_alias.get(alias, ()))
-        same_image_and_alias = [entry for entry in same_image if entry.entry.alias == alias]
+        same_image_and_alias = [
+            source_sub for source_sub in same_image if source_sub.entry.alias == alias
+        ]
         return same_image_and_alias or same_image
 
     def _entries_promoted_to(
@@ -366,7 +376,7 @@ def _no_target_problem(
     flag = "--to" if patterns else "--to-selector"
     text = patterns or selector
     has_targets = any(targets_by_source.values())
-    if has_targets:
+    if has_targets:  # each of them is its own only source, or there would be a pair
         hint = "specify other Applications, for example production/{name}"
         message = (
             f"{flag}: {text!r} matches only the source itself, and an Application cannot be"
@@ -426,18 +436,29 @@ def asks_to_promote(
                 decisions.append(refusal)
             else:
                 asks.append(ask)
+    problems, unusable = _errors_of_broken_entries(pairs, versions_by_entry)
+    return Matched(tuple(asks), tuple(decisions), problems, unusable)
 
-    # the targets' broken entries, which have no subscriptions
+
+def _errors_of_broken_entries(
+    pairs: Sequence[Recipient], versions_by_entry: Mapping[Identity, SourceVersion]
+) -> tuple[tuple[Problem, ...], tuple[Unusable, ...]]:
+    """Return the problems with the targets' annotations, and the errors for their broken entries
+    that would have been offered a version.
+
+    `versions_by_entry` has the sources' versions, by the source entry's identity.
+    """
     problems: list[Problem] = []
     unusable: list[Unusable] = []
     for pair in pairs:
         images = [
             versions_by_entry[source_sub.identity].image for source_sub in pair.all_source_entries
         ]
+        # Without subscriptions, this does not return asks for the entries that are not broken.
         broken = asks_for_images([replace(pair.target, subscriptions=())], images)
         unusable += broken.unusable
         problems += broken.problems
-    return Matched(tuple(asks), tuple(decisions), tuple(problems), tuple(unusable))
+    return tuple(problems), tuple(unusable)
 
 
 def _promotion_ask(
@@ -508,7 +529,7 @@ def _refusal(
     sources must not be promoted, because its version is unknown or it is not healthy. Otherwise,
     return None.
     """
-    current = live_reading(ask.subscription)
+    current = live_reading(ask.subscription)  # the target's files are not read for a refusal
     source = ask.promoted.source if ask.promoted else ""
     for source_version in offered_versions:
         verdict = _objection_to_source(source_version, promotion)
@@ -571,9 +592,11 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
     """
     live_versions = [_known_version(sub, live_reading(sub)) for sub in subs if sub.method != "git"]
     asks_in_git = tuple(Ask(sub, (sub.entry.image,)) for sub in subs if sub.method == "git")
+    # --only-repository limits where the run writes. A source may be in any repository.
     job = replace(job, only=())
 
     def read(batch: Batch) -> list[SourceVersion]:
+        """Return the versions of the entries on one branch."""
         places_of_asks = chain.from_iterable(map(places, batch.asks))
         snapshot = batch.repository.snapshot(batch.base, places_of_asks)
         branch_subs = [ask.subscription for ask in batch.asks]
@@ -581,6 +604,7 @@ def source_versions(subs: Sequence[Subscription], job: Job, world: World) -> lis
         return [_version_in_git(snapshot, sub, job.terms, world) for sub in branch_subs]
 
     def failed(asks: Sequence[Ask], error: TaskError, _base: str) -> list[SourceVersion]:
+        """Return the error for each entry on a branch that cannot be read."""
         return [_version_with_error(ask.subscription, error) for ask in asks]
 
     by_branch = read_branches(Matched(asks_in_git), job, world, read, failed)
@@ -605,6 +629,7 @@ def _version_in_git(
     is_rolled_back = memory.rollback is not None and alike(memory.rollback, current)
 
     def read_past_builds(most: int) -> tuple[PastBuild, ...]:
+        """Read the entry's last builds from Git, at most `most`."""
         return _past_builds_of_source(snapshot, sub, kind, current, world, most)
 
     # The history is read only if a target needs it.
@@ -644,11 +669,13 @@ def _past_builds_of_source(
 
     file_versions = versions_by_path.get(path, ())
     target = target_of(sub, kind)
+    # (version of the file, the image's version in it) pairs; a generator, as in `with_history`
     values = (
         (version, earlier_reading(snapshot.files, target, path, version.text or ""))
         for version in file_versions
     )
-    return past_builds(values, most, cut=len(file_versions) == _MOST_VERSIONS)
+    may_have_older_versions = len(file_versions) == _MOST_VERSIONS
+    return past_builds(values, most, cut=may_have_older_versions)
 
 
 def _time_of_current(current: Reading, builds: Sequence[PastBuild]) -> str:
@@ -667,7 +694,7 @@ def _had_before_newest(current: Reading, newest: Written, builds: Sequence[PastB
     """Return whether the file had the current version before the newest one.
 
     `newest` is the newest build ever written, and `builds` are the file's builds, newest first. If
-    the newest one is not among them, return True.
+    the newest one is not among them, return True, so that a rollback is never promoted by mistake.
     """
     versions = [_version_of(build) for build in builds]
     for number, version in enumerate(versions):
@@ -695,6 +722,7 @@ def _known_version(
         return _version_with_error(sub, error)
     # The state remembers the newest build. After a rollback, Git has an older one.
     remembered = newest if alike(newest, current) else Written()
+    # If the file has only the tag, the state may still know the digest from the build's event.
     digest = current.digest or remembered.digest or remembered.image_digest
     image = replace(sub.entry.image, tag=current.tag, digest=digest)
     return SourceVersion(
@@ -721,7 +749,7 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
     has_errors = any(problem.severity == "error" for problem in problems)
     has_common_image = bool(matched.asks or matched.decisions or matched.unusable)
-    if pairs and not has_common_image and not has_errors:
+    if pairs and not has_common_image and not has_errors:  # an error would be the cause
         hint = "track the same image on both sides, or pass an alias that both have: --alias ALIAS"
         message = "no target tracks an image that its source tracks"
         problems.append(untracked_problem(message, hint, required=job.require_match))
@@ -731,29 +759,46 @@ def match_promotion(seen: Seen, job: Job, world: World) -> tuple[Job, Matched]:
 
 
 def with_promoted(job: Job, matched: Matched, world: World) -> Job:
-    """Return the job with the promoted images. If the builds of all asks have the same source
-    commit, also add that commit to the commit message, and to the deployments that the run shows.
-
-    If the deployments' commit is unknown, log a warning, and do not show deployments.
+    """Return the job with the promoted images. If they were all built from one source commit, also
+    add that commit to the commit message, and to the deployments that the run shows.
     """
-    decided = (*matched.decisions, *matched.unusable)
-    offered = [ask.offered for ask in matched.asks]
-    refused = [judged.candidate for judged in decided]
-    images = tuple(dict.fromkeys(image for image in (*offered, *refused) if image.version))
+    candidates = [ask.offered for ask in matched.asks]
+    candidates += [judged.candidate for judged in (*matched.decisions, *matched.unusable)]
+    # the image of a source that could not be read has no version
+    images = tuple(dict.fromkeys(image for image in candidates if image.version))
 
-    commits = {(ask.build.commit, ask.build.repository) for ask in matched.asks if ask.build}
-    commit = ""
-    repository = ""
-    if len(commits) == 1:
-        commit, repository = commits.pop()
+    commit, repository = _common_source(matched.asks)
     trailers = build_trailers(commit, references=commit_references(commit, repository))
-    wording = replace(job.wording, trailers=(*trailers, *job.wording.trailers))
+    return replace(
+        job,
+        images=images,
+        wording=replace(job.wording, trailers=(*trailers, *job.wording.trailers)),
+        deployed=_deployments_to_show(job, matched, commit, repository, world),
+    )
 
-    deployed = None
-    if job.deployed and commit and repository:
-        deployed = replace(job.deployed, commit=commit)
-    elif job.deployed and matched.asks:
-        built_from = job.deployed.repository
-        why = f"the sources' state does not record which commit of {built_from} was built"
-        world.log("warning", f"deployments are not shown: {why}")
-    return replace(job, images=images, wording=wording, deployed=deployed)
+
+def _common_source(asks: Sequence[Ask]) -> tuple[str, str]:
+    """Return (commit, repository) if all asks' builds have the same source commit, or else
+    ("", ""). The repository is "" unless it is the one on the command line.
+    """
+    sources = {(ask.build.commit, ask.build.repository) for ask in asks if ask.build}
+    return sources.pop() if len(sources) == 1 else ("", "")
+
+
+def _deployments_to_show(
+    job: Job, matched: Matched, commit: str, repository: str, world: World
+) -> DeployedSource | None:
+    """Return the source whose forge shows the deployments (`--deployments`), or None if no
+    deployments are shown.
+
+    `commit` and `repository` are the common source of all builds. Without them, the forge has no
+    commit to show the deployments at: log a warning.
+    """
+    if job.deployed is None or not matched.asks:  # not requested, or nothing is deployed
+        return None
+    if commit and repository:
+        return replace(job.deployed, commit=commit)
+    built_from = job.deployed.repository
+    why = f"the sources' state does not record which commit of {built_from} was built"
+    world.log("warning", f"deployments are not shown: {why}")
+    return None

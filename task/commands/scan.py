@@ -89,9 +89,10 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
     asks_to_read = tuple(ask for ask in matched.in_git if not _needs_no_tag_list(ask, job.terms))
 
     def read(batch: Batch) -> tuple[Sequence[Ask], Sequence[Decision]]:
+        """Return the asks for one branch, with its config applied, and no errors."""
         snapshot = batch.repository.snapshot(batch.base, CONFIG)
         config = config_in(snapshot.files)
-        if for_some_paths(config):
+        if for_some_paths(config):  # a rule may depend on the files that an Application writes to
             targets = chain.from_iterable(map(places, batch.asks))
             snapshot = with_more(snapshot, targets, batch.repository)
         return as_wanted(batch.asks, snapshot, config, job.terms), ()
@@ -101,6 +102,7 @@ def _with_configs(matched: Matched, job: Job, world: World) -> Matched:
         error: TaskError,
         base: str,
     ) -> tuple[Sequence[Ask], Sequence[Decision]]:
+        """Return no asks, and the error for each ask for a branch that cannot be read."""
         return (), [error_decision(ask.subscription, ask.offered, error, base) for ask in asks]
 
     of_branches = read_branches(replace(matched, asks=asks_to_read), job, world, read, failed)
@@ -147,14 +149,14 @@ def chosen(
                 ready_asks[ask.key] = _with_tag(ask, newest.tag)
         else:
             decisions += _decisions_without_tag(choice, newest, terms)
-        if newest.young:
+        if newest.young:  # also if an older tag was chosen instead
             _, date = newest.young
             for ask in choice.asks:
                 old_enough_at[ask.key] = date
 
     asks = tuple(ready_asks[ask.key] for ask in matched.asks if ask.key in ready_asks)
-    decisions = [*matched.decisions, *decisions]
-    return replace(matched, asks=asks, decisions=tuple(decisions)), old_enough_at
+    all_decisions = (*matched.decisions, *decisions)
+    return replace(matched, asks=asks, decisions=all_decisions), old_enough_at
 
 
 def _needs_no_tag_list(ask: Ask, terms: Terms) -> bool:
@@ -317,10 +319,11 @@ class _Search:
         self._terms = terms
         self._minimum_age = _minimum_age_of(choice.policy, terms)
         tags = ranked(choice.tags, choice.policy, choice.dates)
+        # If no tag has the platforms, this is still the result: the decision then says why.
         self.result = Newest(tags[0] if tags else "")
         # the tags that must still be checked, newest first
         if self._minimum_age:
-            self.unchecked = tags[:MOST_YOUNG]
+            self.unchecked = tags[:MOST_YOUNG]  # each needs a request for its date
         elif choice.policy.platforms:
             self.unchecked = tags
         else:  # nothing to check, so the newest tag is the result
@@ -422,11 +425,11 @@ def _why_none_is_admitted(choice: Choice) -> tuple[str, Verdict]:
         if refusal.verdict == "error":
             return "", refusal
         refusals[tag] = refusal
-    if not refusals:
+    if not refusals:  # cosign's own tags are never candidates, but no rule refuses them
         return "", Verdict("refuse", "not-in-registry", "all tags in the registry are signatures")
 
-    tags_by_rule = Counter(refusal.rule for refusal in refusals.values())
-    [(rule, _)] = tags_by_rule.most_common(1)
+    number_of_tags_by_rule = Counter(refusal.rule for refusal in refusals.values())
+    [(rule, _number)] = number_of_tags_by_rule.most_common(1)
     example = max(tag for tag, refusal in refusals.items() if refusal.rule == rule)
     summary = "the only tag is not admitted"
     if len(choice.tags) > 1:

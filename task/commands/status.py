@@ -42,7 +42,6 @@ from task.model import (
     Fact,
     FileVersion,
     Hold,
-    Image,
     Memory,
     Problem,
     Proposed,
@@ -90,11 +89,13 @@ def image_status(
     version) and the build that the hold defers. What cannot be read is left out.
     """
     row = replace(without_git(sub), branch=snapshot.branch)
-    problems = list[Problem]()
+    problems: list[Problem] = []
+    # The fields are set one by one, so that an error leaves those that are already known.
     try:
         kind = resolve(sub, snapshot)
         row = replace(row, kind=kind, read=True, in_git=reading(snapshot, sub, terms))
         if not row.in_git.version and not row.live:
+            # before the first build: only the chart or the kustomization has a version
             row = replace(row, in_sources=own_reading(snapshot.files, sub, kind))
         image = sub.image_at(row.in_git)
         problems += file_cautions(snapshot.files, sub, kind, image, terms)
@@ -110,7 +111,7 @@ def image_status(
     # what the state file remembers about this image
     memory = state.images.get(key_of(sub), Memory())
     row = replace(row, deferred=memory.deferred)
-    if not row.hold:
+    if not row.hold:  # otherwise, Flux's own annotations stop the updates
         row = _with_remembered_hold(row, state, memory, terms.now)
     return row, tuple(problems)
 
@@ -267,7 +268,7 @@ def _deferred_since(row: ImageStatus, snapshot: Snapshot, versions: Versions) ->
         state = states.get(file_of(snapshot, sub, states), NOTHING)
         memory = state.images.get(key_of(sub), Memory())
         if memory.deferred is None or memory.deferred.version != deferred.version:
-            break
+            break  # the build was deferred in the version that was read before this one
         since = version.at
     return since
 
@@ -406,8 +407,9 @@ class StatusDetails:
 Rows = tuple[Sequence[ImageStatus], Sequence[Problem]]
 
 
-def status(job: Job, world: World, look: StatusDetails) -> Status:
-    """Return the status of all images in these Applications, or only of `job.images`.
+def status(job: Job, world: World, details: StatusDetails) -> Status:
+    """Return the status of all images in these Applications, or only of `job.images`. `details` is
+    what to read in addition to Git and the running versions.
 
     `job` must be a dry run.
     """
@@ -423,10 +425,10 @@ def status(job: Job, world: World, look: StatusDetails) -> Status:
     )
     problems += warn_if_all_excluded(matched, job)
 
-    rows, read_problems = rows_of(matched, job, world, look)
+    rows, read_problems = rows_of(matched, job, world, details)
     problems += read_problems
-    if look.newest:
-        rows, registry_problems = _with_newest(rows, job, world, dates=look.dates)
+    if details.newest:
+        rows, registry_problems = _with_newest(rows, job, world, dates=details.dates)
         problems += registry_problems
 
     rows = sorted((_with_pages(row, world) for row in rows), key=_sort_key)
@@ -444,7 +446,7 @@ def rows_of(
     matched: Matched,
     job: Job,
     world: World,
-    look: StatusDetails,
+    details: StatusDetails,
 ) -> tuple[list[ImageStatus], tuple[Problem, ...]]:
     """Return the status of each matched image, from Git or, for images that are patched in the
     cluster, from the live Application. Also return any problems with reading them.
@@ -453,7 +455,7 @@ def rows_of(
         matched,
         job,
         world,
-        read=lambda batch: _rows_of_branch(batch, job, world, look),
+        read=lambda batch: _rows_of_branch(batch, job, world, details),
         failed=lambda asks, error, _base: _rows_without_git(asks, error),
     )
     if not job.only:  # with `--only-repository`, separate runs handle these
@@ -487,21 +489,25 @@ def _rows_without_git(asks: Sequence[Ask], error: TaskError) -> Rows:
     return rows, list(problems)
 
 
-def _rows_of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -> Rows:
+def _rows_of_branch(batch: Batch, job: Job, world: World, details: StatusDetails) -> Rows:
     """Return the statuses of the images in a batch (all asks for one branch), and the problems with
     reading them.
     """
+    # the heads are needed only to decide as a run would
     expected_heads = branches_of_requests(batch) if job.images else []
-    wanted = chain(CONFIG, chain.from_iterable(map(places, batch.asks)))
-    snapshot = batch.repository.snapshot(batch.base, wanted, expected_heads, CONFIG)
-    config_error = None  # the error in the repository's config, if it has one
+    places_to_read = chain(CONFIG, chain.from_iterable(map(places, batch.asks)))
+    snapshot = batch.repository.snapshot(batch.base, places_to_read, expected_heads, CONFIG)
     problems: list[Problem] = []
+
+    # the repository's config, which applies to the batch, the snapshot, and the job
+    config_error = None  # the error in the config, if it has one
     try:
         snapshot = with_own_memory_branch(snapshot, batch.repository)
         batch, snapshot, job = govern(batch, snapshot, job)
     except TargetError as error:  # the statuses are still shown
         config_error = error
         problems += dict.fromkeys(unread(ask.subscription, error) for ask in batch.asks)
+
     rows, read_problems = _rows_of_snapshot(batch, snapshot, job.terms)
     problems += [*memory_branch_warnings(snapshot), *read_problems]
 
@@ -512,14 +518,14 @@ def _rows_of_branch(batch: Batch, job: Job, world: World, look: StatusDetails) -
         rows = [_with_verdict(row, by_identity.get(row.subscription.identity)) for row in rows]
 
     # open pull requests
-    if look.requests or any(ask.subscription.pull_request for ask in batch.asks):
+    if details.requests or any(ask.subscription.pull_request for ask in batch.asks):
         rows, request_problems = with_requests(rows, batch, world)
         problems += request_problems
 
     # past builds
-    if look.builds and rows:
+    if details.builds and rows:
         try:
-            rows = _with_builds(rows, batch, snapshot, look.builds, job.terms)
+            rows = _with_builds(rows, batch, snapshot, details.builds, job.terms)
         except TaskError as error:
             because = f"cannot read the history of {snapshot.branch}: {error.message}"
             problems.append(Problem(error.saying(because)))
@@ -565,7 +571,7 @@ def _decisions_of_run(
     """
     if config_error:
         return failed_asks(batch.asks, config_error, job.terms).decisions
-    contention = Contention(f"moving {batch.base}", job.deadline, world)
+    contention = Contention(f"moving {batch.base}", job.deadline, world)  # nothing is pushed
     plan = prepare(batch, snapshot, gatherer(batch, job, world), contention, job, world)
     decisions = list(plan.without_commit)
     for prepared in plan.commits:
@@ -635,46 +641,59 @@ def _with_newest(
 
     `dates` also adds when the newest tags were created.
     """
+    rows_with_tags, problems = _with_newest_tags(rows, job, world)
+    questions = _questions_about_newest(rows_with_tags, dates=dates)
+    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
+    rows_with_facts = []
+    for row in rows_with_tags:
+        question = questions.get(row.subscription.identity)
+        if question is None:
+            rows_with_facts.append(row)
+            continue
+        row_with_facts, answer_problems = _with_answer(row, question, answers[question])
+        rows_with_facts.append(row_with_facts)
+        problems += answer_problems
+    return rows_with_facts, tuple(problems)
+
+
+def _with_newest_tags(
+    rows: Sequence[ImageStatus], job: Job, world: World
+) -> tuple[list[ImageStatus], list[Problem]]:
+    """Return the rows, each with the newest tag that its rules admit (chosen as `scan` does), and a
+    problem for each row without one.
+    """
     asks = []
     for row in rows:
         image = replace(row.subscription.entry.image, digest="")
         asks.append(Ask(row.subscription, (image,)))
-    with_tags, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
+    matched, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
-        for ask in with_tags.asks
-        if ask.candidates[0].tag
+        for ask in matched.asks
+        if ask.candidates[0].tag  # a locked image does not get one
     }
-    problems = [_problem_without_newest(decision) for decision in with_tags.decisions]
+    # an ask without a tag has become a decision
     without_response = {
         decision.subscription.identity
-        for decision in with_tags.decisions
+        for decision in matched.decisions
         if decision.verdict == "error"
     }
-
-    questions = _questions_about_newest(rows, newest, dates=dates)
-    answers = world.registry(tuple(dict.fromkeys(questions.values()))) if questions else {}
-    rows_with_newest = []
+    rows_with_tags = []
     for row in rows:
         identity = row.subscription.identity
-        new_row = replace(
+        row_with_tag = replace(
             row,
             newest=newest.get(identity),
             newest_at="",
             too_young_until=old_enough_at.get(identity, ""),
             unanswered=identity in without_response,
         )
-        if identity in questions:
-            question = questions[identity]
-            new_row, answer_problems = _with_answer(new_row, question, answers[question])
-            problems += answer_problems
-        rows_with_newest.append(new_row)
-    return rows_with_newest, tuple(problems)
+        rows_with_tags.append(row_with_tag)
+    return rows_with_tags, [_problem_without_newest(decision) for decision in matched.decisions]
 
 
 def _questions_about_newest(
     rows: Iterable[ImageStatus],
-    newest: Mapping[Identity, Image],
     *,
     dates: bool,
 ) -> dict[Identity, Question]:
@@ -683,11 +702,10 @@ def _questions_about_newest(
     """
     questions = {}
     for row in rows:
-        identity = row.subscription.identity
         facts = _facts_needed_of_newest(row, dates=dates)
-        if facts and identity in newest:
-            question = question_about(row.subscription, newest[identity])
-            questions[identity] = replace(question, facts=facts)
+        if facts and row.newest:
+            question = question_about(row.subscription, row.newest)
+            questions[row.subscription.identity] = replace(question, facts=facts)
     return questions
 
 
@@ -727,6 +745,7 @@ def _with_answer(
     sub = row.subscription
     newest = None
     if answer.exists:
+        # without the question, the digest does not matter, and is not shown
         digest = answer.digest if "digest" in question.facts else ""
         newest = replace(image, digest=digest)
     row = replace(row, newest=newest, newest_at=answer.created)

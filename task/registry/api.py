@@ -101,7 +101,7 @@ class RegistryApi:
                 self._challenges = accepted_schemes
             self._drop_rejected_token(repository, login, sent_login)
             new_login = self._login_headers(repository, login)
-            if new_login and new_login != sent_login:
+            if new_login and new_login != sent_login:  # else the answer would be the same
                 answer = self._send(method, url, {**headers, **new_login})
 
         if answer.status in (200, 404, *expected):
@@ -130,6 +130,7 @@ class RegistryApi:
                 return self._send_to_registry(method, url, headers)
             except NoAnswerError as error:
                 problem = no_answer_error(self.endpoint.name, error)
+                # any other error is about this response, such as one that is too large
                 if isinstance(problem, RegistryDownError | RegistryAccessError):
                     self._down = (problem, time.monotonic() + DOWN)
                 raise problem from None
@@ -152,7 +153,7 @@ class RegistryApi:
         """
         if self._http is None:
             with self._first_request:
-                self._raise_if_down()
+                self._raise_if_down()  # another thread's first request may have failed
                 if self._http is None:  # no other thread has sent it in the meantime
                     return self._send_first_request(method, url, headers)
         return self._http.ask(method, url, headers=headers)
@@ -183,7 +184,7 @@ class RegistryApi:
             # has a JSON body.
             is_from_registry = (
                 "Docker-Distribution-Api-Version" in answer.headers
-                or answer.body.lstrip()[:1] == b"{"
+                or answer.body.lstrip().startswith(b"{")
             )
             if answer.status == 400 and not is_from_registry:
                 continue

@@ -88,12 +88,13 @@ def challenges(header: str) -> dict[str, dict[str, str]]:
     """
     by_scheme: dict[str, dict[str, str]] = {}
     parameters: dict[str, str] = {}  # of the current scheme
+    # each match is the name of a scheme, or a parameter with its value
     for match in _PIECE.finditer(header[:8192]):
         name = match.group(1).lower()
         value = match.group(2)
         if value is None:  # the name of the next scheme
             parameters = {}
-            by_scheme.setdefault(name, parameters)
+            by_scheme.setdefault(name, parameters)  # a repeated scheme's parameters are dropped
             continue
         if value.startswith('"'):
             without_quotes = value[1:-1]
@@ -124,6 +125,7 @@ def check_realm(name: str, base: str, realm: str, login: RegistryLogin | None) -
         problem = "that URL is not encrypted"
         hint = "configure the registry with an https token server"
     elif login is None and not may_be_asked(_host(base), token_server):
+        # with a login, `trusts` has checked the host
         problem = "that is a private address, but the registry's address is not"
         hint = "check the token server configured in the registry"
     else:
@@ -186,7 +188,9 @@ def may_be_asked(registry: str, token_server: str) -> bool:
     registry_ip = _ip_address(registry)
     if registry_ip is None or registry_ip.is_global:
         return False
+    # either both are on this machine, or both are elsewhere in the private network
     same_network = registry_ip.is_loopback == server_ip.is_loopback
+    # 169.254.169.254 is a cloud's metadata server, which has credentials
     return same_network and not server_ip.is_link_local
 
 
@@ -223,8 +227,12 @@ def fetch(
     try:
         answer = _ask(client_for(realm), realm, parameters, login)
     except NoAnswerError as error:
-        kind = RegistryAccessError if error.kind in ("tls", "redirect") else RegistryDownError
-        raise kind(f"no token: {error.message}", hint="check the registry's token server") from None
+        # a wrong certificate or address does not go away on its own
+        is_permanent = error.kind in ("tls", "redirect")
+        error_type = RegistryAccessError if is_permanent else RegistryDownError
+        raise error_type(
+            f"no token: {error.message}", hint="check the registry's token server"
+        ) from None
 
     # messages do not include the URL's query, because a registry may put anything in it
     server = origin(realm)
@@ -316,6 +324,7 @@ def _refresh_token_of(login: RegistryLogin | None) -> Secret:
     """
     if login is None:
         return Secret("")
+    # With these users, ACR and Docker's credential helpers put the token where the password is.
     if login.username in _REFRESHED and not login.identity:
         return login.password
     return login.identity

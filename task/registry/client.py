@@ -51,6 +51,7 @@ class Registry:
         self._lock = Lock()
         self._apis: dict[Endpoint, RegistryApi] = {}
         self._repositories: dict[tuple[str, RegistryLogin | None], ImageRepository] = {}
+        # by `_subject`: the facts that are known about an image, and an answer with them
         self._answers: dict[tuple[object, ...], tuple[frozenset[str], Answer]] = {}
 
     def answer(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
@@ -83,7 +84,7 @@ class Registry:
         """
         # `conf` is the image's entry in registries.conf, or None
         endpoint, name, conf = place_of(image, self._entries, self._ca, self._authorities)
-        url = endpoint.urls[-1]
+        url = endpoint.urls[-1]  # only a registry on this machine has two: http, then https
         # The contacted host determines the credentials: a Docker Hub mirror must not get Docker
         # Hub's.
         host = split(url).authority
@@ -135,7 +136,7 @@ class Registry:
         facts = frozenset(fact for question in questions for fact in question.facts)
         known_facts, answer = self._answers.get(subject, (frozenset(), Answer()))
         missing = facts - known_facts
-        if answer.exists and missing:
+        if answer.exists and missing:  # a missing image is not queried again
             new_answer = self._query(questions[0], tuple(sorted(missing)))
             answer = _with_facts_from(new_answer, answer, missing)
             if answer.error is None:  # an error may be transient, so the next query retries
@@ -148,11 +149,11 @@ class Registry:
         `error`.
         """
         image = question.image
-        if image.digest and set(facts) <= {"digest"}:
+        if image.digest and facts == ("digest",):  # the reference has it, so no request is needed
             return Answer(digest=image.digest)
         try:
             repository = self.repository(image, question.secret, question.namespace)
-            if "tags" in facts:
+            if "tags" in facts:  # a question about the repository, without other facts
                 return Answer(tags=repository.tags())
             return find(repository, image, facts, question.platforms)
         except TaskError as error:
@@ -170,6 +171,7 @@ def _with_facts_from(new_answer: Answer, answer: Answer, facts: Collection[str])
     """
     if new_answer.error or not new_answer.exists:
         return new_answer
+    # both answers exist, so "exists" has the same value in both
     new_facts = {fact: getattr(new_answer, fact) for fact in facts if fact != "exists"}
     return replace(answer, **new_facts)
 

@@ -91,7 +91,7 @@ def _auths_in(data: Mapping[str, Any]) -> Any:
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
     """Return the logins by key, each with its `hosts` set: the hosts of all keys that have the same
-    login. Keys without a login are omitted.
+    login, because the user trusts all of them with it. Keys without a login are omitted.
     """
     keys_by_login: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():
@@ -228,7 +228,7 @@ def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
         # user must be readable.
         if not set_by_user and not os.access(real_path, os.R_OK):
             continue
-        read_paths.add(real_path)
+        read_paths.add(real_path)  # through links, several places may have the same file
         text = text_of(
             path,
             "cannot read Docker's config",

@@ -69,7 +69,7 @@ def parse_registries_conf(text: str) -> tuple[RegistryConf, ...]:
     if len(documents) > 1:
         raise Malformed("has more than one YAML document")
     data = documents[0] if documents else None
-    if data is None:
+    if data is None:  # an empty file has no entries
         data = {}
     if not isinstance(data, dict):
         raise Malformed("is not a mapping with a registries key")
@@ -108,6 +108,8 @@ def find_registry(
 
     registry_prefixes = ("", HUB) if registry == HUB else (registry,)
     with_registry = [entry for entry in entries if entry.prefix in registry_prefixes]
+    # with slashes, so that only whole parts match: `ghcr.io/acme` is not a prefix of
+    # `ghcr.io/acme-tools/web`
     name = f"{registry}/{repository}/"
     with_path = [entry for entry in entries if entry.prefix and name.startswith(f"{entry.prefix}/")]
     matching_entries = with_registry or with_path
@@ -133,12 +135,12 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
         raise Malformed(f"registry {number} is not a mapping")
     name = data.get("name")
     what = f"registry {name!r}" if isinstance(name, str) and name else f"registry {number}"
-    _refuse_unknown_keys(data, (*_READ, "tagsortmode"), what)
+    _refuse_unknown_keys(data, (*_PARSERS, "tagsortmode"), what)
     _refuse_sorting(data.get("tagsortmode"), what)
 
     values = {}
     for key, value in data.items():
-        if key not in _READ:
+        if key not in _PARSERS:  # `tagsortmode`, which has no effect
             continue
         if not isinstance(value, str | None):
             raise Malformed(f"{what}: {key} is not a single value")
@@ -148,7 +150,7 @@ def _registry_entry(data: Any, number: int) -> RegistryConf:
         if not text:
             continue
         try:
-            values[key] = _READ[key](text)
+            values[key] = _PARSERS[key](text)
         except Malformed as problem:
             raise Malformed(f"{what}: {key}: {problem.message}", problem.hint) from None
 
@@ -227,7 +229,7 @@ def _certificates(text: str) -> str:
     return text
 
 
-_READ: Mapping[str, Callable[[str], Any]] = {
+_PARSERS: Mapping[str, Callable[[str], Any]] = {
     "name": str,
     "api_url": _api_url,
     "prefix": _prefix,
@@ -309,7 +311,7 @@ def place_of(
         return _unconfigured_endpoint(image.registry, ca), image.repository, None
 
     name = image.registry
-    if not has_registry:
+    if not has_registry:  # the entry may be for another registry, with `default: true`
         name = conf.prefix or HUB
     certificates = [ca, conf.ca_data, authorities(conf)]
     endpoint = Endpoint(
@@ -339,7 +341,7 @@ def _repository_in(conf: RegistryConf, image: Image) -> str:
     For example, `nginx` is `library/nginx` on Docker Hub.
     """
     repository = image.repository
-    if image.registry == HUB:
+    if image.registry == HUB:  # it may have been added to a short name
         repository = repository.removeprefix("library/")
     if "/" in repository:
         return repository

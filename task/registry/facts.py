@@ -118,7 +118,7 @@ def _without_manifest(repository: ImageRepository, image: Image, facts: Collecti
         return Answer(exists=False)
     if not digest and "digest" in facts:  # then the manifest has to be read and hashed
         return Answer(digest=_read_manifest(repository, reference) or "")
-    if digest and not image.digest:
+    if digest and not image.digest:  # the digest is the tag's current one
         repository.memory.store_tag(image.tag, digest)
     return Answer(digest=image.digest or digest)
 
@@ -145,6 +145,7 @@ def _digest_with_members(
         current_digest = repository.head(reference)
         if current_digest is None or current_digest in cache.members:
             return current_digest
+        # the tag has moved to a manifest that was never read, or the registry sends no digest
     tag_to_store = "" if image.digest else image.tag
     return _read_manifest(repository, reference, tag_to_store)
 
@@ -179,12 +180,13 @@ def _images_of(repository: ImageRepository, digest: str) -> list[Member]:
     )
     unresolved = list(cache.members[digest])  # each may be an image or an index
     images = []
-    expanded = {digest}  # digests of which the members have been read; an index may contain itself
+    # the manifests whose members have been read, by digest: an index may contain itself
+    expanded = {digest}
     while unresolved:
         member = unresolved.pop(0)
         # only images have a platform, or a config
         is_image = member.platform or member.config or member.digest in cache.configs
-        if is_image or member.digest in expanded:
+        if is_image or member.digest in expanded:  # no manifest is read twice
             images.append(member)
             continue
         expanded.add(member.digest)
@@ -215,19 +217,21 @@ def _image_config(repository: ImageRepository, member: Member) -> Config | None:
     not have the image.
     """
     configs = repository.memory.configs  # the known configs, by the image's digest
-    if member.digest not in configs and not member.config:
+    if member.digest in configs:
+        return configs[member.digest]
+
+    image = member  # the member, with its config's digest
+    if not member.config:
         # The digest of the config is in the image's own manifest.
         images = _member_images(repository, member)
         if not images:
             return None
-        for image in images:
-            if image.digest == member.digest:
-                member = image
-                break
-    if member.digest not in configs:
-        config = Config()
-        if member.config:
-            config = read_config(repository.json_blob(member.config))
-        config_with_date = replace(config, created=config.created or member.created)
+        same_digest = (item for item in images if item.digest == member.digest)
+        image = next(same_digest, member)
+    if member.digest not in configs:  # a manifest in the old schema has stored its config
+        config = Config()  # an artifact may have none
+        if image.config:
+            config = read_config(repository.json_blob(image.config))
+        config_with_date = replace(config, created=config.created or image.created)
         repository.memory.store_config(member.digest, config_with_date)
     return configs[member.digest]

@@ -7,7 +7,6 @@ log's promise to record it. `sigstore` requires the proof, so it is fetched from
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -155,13 +154,17 @@ class _IdentityPolicy:
         # a claim is the value of one of Fulcio's extensions, which have numbers
         all_claims = {number: _claim(cert, number) for number in (*_CLAIMS, _ISSUER)}
         claims = {number: value for number, value in all_claims.items() if value}
+        # older certificates have the issuer only in the old extension
         issuer = claims.get(_ISSUER) or _claim(cert, _OLD_ISSUER)
-        matches = operator.eq if self._exact else fits_glob
         for identity in self._identities:
             if issuer != identity.issuer:
                 continue
             for subject in subjects:
-                if matches(identity.subject, subject):
+                if self._exact:
+                    is_wanted = subject == identity.subject
+                else:
+                    is_wanted = fits_glob(identity.subject, subject)
+                if is_wanted:
                     self.subject = subject
                     self.origin = of_certificate(issuer, claims)
                     return

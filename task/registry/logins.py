@@ -50,7 +50,7 @@ _PATIENCE = {"helper": 30, "script": 10}  # seconds; 10 is AIU's limit for scrip
 _HUB_SERVER = "https://index.docker.io/v1/"
 _NO_LOGIN = b"credentials not found"  # printed by every helper that uses docker-credential-helpers
 _TOKEN = "<token>"  # noqa: S105 - with this user name, a helper says that the secret is an identity token
-_NO_USER = frozenset(" \"'{}[]")
+_NEVER_IN_A_USER = frozenset(" \"'{}[]")
 
 
 class Logins:
@@ -274,9 +274,9 @@ class Logins:
                 f"{origin}: {name} not found",
                 hint="create it, or use another secret",
             ) from None
-        except Malformed as refused:
-            kind = AnnotationError if origin == _ANNOTATION else RegistryError
-            raise kind(f"{origin}: {refused.message}", hint=refused.hint) from None
+        except Malformed as refused:  # it is one of Argo CD's own secrets
+            error_type = AnnotationError if origin == _ANNOTATION else RegistryError
+            raise error_type(f"{origin}: {refused.message}", hint=refused.hint) from None
 
     def _from_options(self, host: str, repository: str) -> RegistryLogin | None:
         """Return the login from options or Docker's config files, or None."""
@@ -330,8 +330,7 @@ def _login_in(text: str, origin: str) -> RegistryLogin:
     is_complete = bool(user and colon and password)
     # JSON and PEM also contain colons. A value that was never meant as credentials must not be sent
     # to a registry.
-    has_strange_character = bool(_NO_USER & set(user))
-    looks_like_a_user = user.isprintable() and not has_strange_character
+    looks_like_a_user = user.isprintable() and _NEVER_IN_A_USER.isdisjoint(user)
     if not is_complete or not looks_like_a_user:
         raise RegistryAccessError(
             f"{origin}: does not contain user:password", hint="use the form user:password"
@@ -365,7 +364,7 @@ def helper(
             hint="install it, or set the credentials another way",
         )
     if exit_code != 0:
-        if _NO_LOGIN in (stdout + stderr).lower():
+        if _NO_LOGIN in (stdout + stderr).lower():  # it works, but has no login for this server
             return None
         message = f"{program} did not return credentials for {server} (exit code {exit_code})"
         raise RegistryAccessError(message, hint="run it by hand to see why")
@@ -433,8 +432,10 @@ def _run(
     `kind` is "helper" or "script", which have different time limits. `name` is the program's name
     or path. Errors do not quote the program's output, which may contain secrets.
     """
+    # A relative folder in the PATH would be in the working directory, which may be a checkout.
     path_folders = environ.get("PATH", "").split(os.pathsep)
     absolute_folders = [folder for folder in path_folders if os.path.isabs(folder)]
+    # for a script, `name` is already a path
     search_folders = None if os.path.isabs(name) else absolute_folders
     try:
         program = sh.Command(name, search_folders)

@@ -151,6 +151,7 @@ def history_config(data: Mapping[str, Any]) -> Config:
 def read_config(data: Any) -> Config:
     """Parse an image config. Missing or malformed parts are empty."""
     config = mapping(data)
+    # An image without `os` is for Linux. An artifact's config has no architecture, either.
     default_os = "linux" if config.get("architecture") else ""
     os = config.get("os") or default_os
     return Config(
@@ -174,7 +175,7 @@ def utc_time(text: str) -> str:
     except (ValueError, OverflowError):
         return ""
     # `datetime` would only keep six digits of the fraction
-    has_fraction = fraction and fraction.strip("0")
+    has_fraction = fraction and fraction.strip("0")  # more than zeros
     decimals = f".{fraction}" if has_fraction else ""
     return f"{in_utc.replace(tzinfo=None).isoformat()}{decimals}Z"
 
@@ -198,7 +199,7 @@ def is_wanted_platform(wanted: Sequence[str], platform: str) -> bool:
     os, arch, variant = _parts_of_platform(platform)
     for wanted_platform in wanted:
         wanted_os, wanted_arch, wanted_variant = _parts_of_platform(wanted_platform.strip())
-        if not wanted_os or not wanted_arch:
+        if not wanted_os or not wanted_arch:  # a typo must not match an unknown platform ("")
             continue
         same_system = wanted_os == os and wanted_arch == arch
         if same_system and wanted_variant in ("", variant):

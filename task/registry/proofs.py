@@ -67,7 +67,8 @@ class Asked:
 
         Raises `Malformed` if it is not valid, or if the build does not match the demand.
         """
-        signer, origin = self._signer(signature)  # origin: where the image was built, if known
+        # where the image was built: according to the certificate, unless there is a statement
+        signer, origin = self._signer(signature)
         if signature.statement is not None:
             if not self.of_build:
                 raise Malformed("it is an attestation, not a signature")
@@ -78,7 +79,7 @@ class Asked:
             mismatch = objection(origin, self.demand)
             if mismatch:
                 raise Malformed(mismatch)
-        if origin is None:
+        if origin is None:  # a signature with a key
             return Proof("signature", signer)
         builder = origin.builders[0] if origin.builders else ""
         return Proof(
@@ -223,7 +224,7 @@ class Prover:
         """Return the answer for an image. It is determined only once per run, even if several
         threads need it.
         """
-        key = replace(question, platforms=())
+        key = replace(question, platforms=())  # a proof is for the image of all platforms
         with self._lock:
             lock = self._locks.setdefault(key, Lock())
         with lock:
@@ -252,7 +253,7 @@ class Prover:
 
         pauses = chain(_PAUSES, repeat(_PAUSES[-1]))
         answer = until(_is_final, answer, ask, pauses, end)
-        if not _is_final(answer):
+        if not _is_final(answer):  # the time is up, or a signal has ended the wait
             shutdown.check()
         return answer
 
@@ -286,7 +287,7 @@ class Prover:
                 return requirement.proof(self._read(question, evidence, layer))
             except Malformed as error:
                 objections.append(error.message)
-            except RegistryDownError:
+            except RegistryDownError:  # the other signatures could not be read, either
                 raise
             except RegistryError as error:  # another signature may still be valid
                 unread_error = error

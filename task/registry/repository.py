@@ -184,7 +184,7 @@ class ImageRepository:
         It is "" if the registry does not send it, and None if the manifest does not exist.
         """
         answer = self._manifest("HEAD", reference)
-        if answer.status in _NO_HEAD:
+        if answer.status in _NO_HEAD:  # GET has the digest as well
             manifest = self.manifest(reference)
             return manifest.digest if manifest else None
         if answer.status == 404:
@@ -226,7 +226,7 @@ class ImageRepository:
             raise self._registry_error(
                 f"does not have the blob {digest} that its own manifest refers to"
             )
-        self._verified_digest(answer.body, digest, "")  # called only for its error
+        self._verified_digest(answer.body, digest, sent_digest="")  # called only for its error
         return answer.body
 
     def json_blob(self, digest: str) -> Mapping[str, Any]:
@@ -259,7 +259,8 @@ class ImageRepository:
 
         They are from OCI 1.1's API, or from the tag that replaces it in older registries.
         """
-        pages = list(self._pages(f"/referrers/{digest}", INDEXES[0], missing_statuses=_NO_API))
+        oci_index = INDEXES[0]
+        pages = list(self._pages(f"/referrers/{digest}", oci_index, missing_statuses=_NO_API))
         if not pages:  # the registry does not have the API
             # clients keep an index under the tag `sha256-<hex>` instead
             index = self.manifest(digest.replace(":", "-"))
@@ -404,7 +405,7 @@ class ImageRepository:
         try:
             data = answer.json()
         except ValueError:
-            begins_like_an_object = answer.body.lstrip()[:1] == b"{"
+            begins_like_an_object = answer.body.lstrip().startswith(b"{")
             if begins_like_an_object:
                 raise RegistryDownError(
                     f"registry {self._api.endpoint.name}: the {what} of {self.name} is incomplete",

@@ -40,10 +40,10 @@ ARTIFACTS = (
 MOST = 32  # signatures to check for an image
 LARGEST = 1024 * 1024  # bytes of a signature
 _TYPE = "cosign container image signature"
-_STATEMENT = "application/vnd.in-toto+json"
+_STATEMENT_MEDIA_TYPE = "application/vnd.in-toto+json"
 # other predicates are attestations (provenance, SBOM)
 SIGNED = "https://sigstore.dev/cosign/sign/v1"
-_STATEMENTS = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
+_STATEMENT_TYPES = ("https://in-toto.io/Statement/v0.1", "https://in-toto.io/Statement/v1")
 _ANNOTATION = "dev.cosignproject.cosign/signature"
 _CERTIFICATE = "dev.sigstore.cosign/certificate"
 _LOGGED = "dev.sigstore.cosign/bundle"
@@ -94,7 +94,7 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
     """Return the layers of a manifest that have a signature or a signed statement. Layers that are
     too large are skipped.
     """
-    signatures = []
+    signed_layers = []
     for raw in elements(manifest, "layers")[:MOST]:
         media_type = text(raw, "mediaType")
         form = "bundle" if media_type.startswith(BUNDLE) else _FORMS.get(media_type)
@@ -102,8 +102,8 @@ def layers(manifest: Mapping[str, Any]) -> tuple[Layer, ...]:
         size = value_at(raw, "size")
         is_small = isinstance(size, int) and size <= LARGEST
         if form and digest and is_small:
-            signatures.append(Layer(digest, form, texts(raw, "annotations")))
-    return tuple(signatures)
+            signed_layers.append(Layer(digest, form, texts(raw, "annotations")))
+    return tuple(signed_layers)
 
 
 def predicate_of(annotations: Mapping[str, str]) -> str:
@@ -153,7 +153,9 @@ def _certificate_and_log_index(layer: Layer) -> tuple[str, int]:
     certificate = layer.annotations.get(_CERTIFICATE, "")
     logged = _json(layer.annotations.get(_LOGGED, "{}"))
     index = value_at(logged, "Payload", "logIndex")
-    return certificate, index if isinstance(index, int) else -1
+    if not isinstance(index, int):
+        index = -1
+    return certificate, index
 
 
 def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed:
@@ -162,7 +164,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
     """
     payload_type = envelope.get("payloadType")
     payload = _decode_base64(envelope.get("payload"))
-    if payload_type != _STATEMENT:
+    if payload_type != _STATEMENT_MEDIA_TYPE:
         raise Malformed(f"it is a {layer.form} without a statement about an image")
     statement = _json(payload)
 
@@ -178,7 +180,7 @@ def _statement(layer: Layer, blob: bytes, envelope: Mapping[str, Any]) -> Signed
 
     # a signature by cosign 3 is also a statement, with its own predicate
     is_attestation = layer.form == "envelope" or statement.get("predicateType") != SIGNED
-    if is_attestation and statement.get("_type") not in _STATEMENTS:
+    if is_attestation and statement.get("_type") not in _STATEMENT_TYPES:
         raise Malformed("it has a statement of an unknown type")
     certificate, log_index = _certificate_and_log_index(layer)
     return Signed(
@@ -302,13 +304,11 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
 
     Each field of the demand that is not "" is a glob for the same field of the origin.
     """
-    # `all` or `any`: whether all of an origin's values have to match, or one of them
-    must_match: Callable[[Iterable[object]], bool]
-    for what, values, glob, must_match in (
-        ("source repository", origin.repositories, demand.source_repository, all),
-        ("ref", (origin.ref,), demand.ref, all),
-        ("workflow", (origin.workflow,), demand.workflow, all),
-        ("builder", origin.builders, demand.builder, any),
+    for what, values, glob in (
+        ("source repository", origin.repositories, demand.source_repository),
+        ("ref", (origin.ref,), demand.ref),
+        ("workflow", (origin.workflow,), demand.workflow),
+        ("builder", origin.builders, demand.builder),
     ):
         if not glob:
             continue
@@ -316,7 +316,10 @@ def objection(origin: BuildOrigin, demand: Demand) -> str:
         if not known_values:
             return f"its {what} is not specified, but {glob!r} is required"
         matches = [fits_glob(glob, value) for value in known_values]
-        if not must_match(matches):
+        # A builder may have two names. But if an image was built from two repositories, the demand
+        # must allow both.
+        is_met = any(matches) if what == "builder" else all(matches)
+        if not is_met:
             shown = " and ".join(repr(shortened(value)) for value in known_values)
             return f"its {what} is {shown}, but {glob!r} is required"
     return ""
@@ -372,6 +375,7 @@ def _v1(predicate: Mapping[str, Any]) -> BuildOrigin:
     elif _TEKTON.match(text(definition, "buildType")):
         run = mapping(parameters, "runSpec")
         path = text(run, "pipelineRef", "name") or text(run, "taskRef", "name")
+        # the other dependencies include the repositories of the pipeline and its tasks
         results = (item for item in dependencies if item.get("name") == "inputs/result")
         repositories = _git_dependencies(results)
     elif isinstance(parameters.get("source"), str):  # GitLab
@@ -412,6 +416,7 @@ def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
         workflow = config.removeprefix(f"{repository}/").removesuffix(f"@{ref}").lstrip("/")
 
     builders = [signer]
+    # GitHub's claim is only a name ("github-hosted"), and its provenance has this URL.
     by_github = issuer.startswith("https://token.actions.githubusercontent.com")
     if runner and by_github:
         builders.append(f"https://github.com/actions/runner/{runner}")
