@@ -53,7 +53,7 @@ class Budget:
         self.characters = characters  # characters read and generated
         self.rows = rows  # parameter sets, including the ones that a selector drops
         self.made = made  # Applications that may still be generated
-        self.most = made  # Applications
+        self.most = made  # the limit on Applications, for the message
 
     def read(self, characters: int) -> None:
         """Count the text's characters. Raises Malformed if the budget is exhausted."""

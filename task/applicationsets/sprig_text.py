@@ -284,6 +284,7 @@ def _squote(*values: Any) -> str:
 
 
 def _decode_text(decode: Callable[[bytes], bytes], value: Any) -> str:
+    """Run `b64dec` or `b32dec`: return the decoded string or, as sprig does, the error's text."""
     try:
         return go_text(decode(go_bytes(text(value))))
     except ValueError as error:
@@ -416,23 +417,24 @@ def url_parse(value: Any) -> AnyMap:
     match = _SCHEME.match(before_fragment)
     scheme = match.group(1).lower() if match else ""
     after_scheme = before_fragment[match.end() :] if match else before_fragment
-    path, _, query = after_scheme.partition("?")
+    before_query, _, query = after_scheme.partition("?")
 
     user = ""
     host = ""
     opaque = ""
+    path = before_query
     # Without a scheme, `///a` is a path. With one, as in `file:///a`, the host is "".
-    may_be_authority = bool(scheme) or not path.startswith("///")
-    if path.startswith("//") and may_be_authority:  # //user@host/path
-        authority, slash, after_slash = path.removeprefix("//").partition("/")
+    may_have_authority = bool(scheme) or not before_query.startswith("///")
+    if before_query.startswith("//") and may_have_authority:  # //user@host/path
+        authority, slash, after_slash = before_query.removeprefix("//").partition("/")
         encoded_user, _, encoded_host = authority.rpartition("@")
         host = _host_with_port(scheme, encoded_host)
         path = slash + after_slash
         user = _userinfo(encoded_user)
-    elif scheme and not path.startswith("/"):  # such as mailto:person@example.com
-        opaque = path
+    elif scheme and not before_query.startswith("/"):  # such as mailto:person@example.com
+        opaque = before_query
         path = ""
-    elif _begins_like_scheme(path):
+    elif _begins_like_scheme(before_query):
         raise _bad_url("first path segment in URL cannot contain colon")
     return AnyMap(
         scheme=scheme,

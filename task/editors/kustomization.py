@@ -127,10 +127,10 @@ def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Repla
     """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)
-        changes_version = replacement.version != ""
-        if not changes_version:
+        sets_version = replacement.version != ""
+        if not sets_version:
             replacement = replace(replacement, tag=image.tag, digest=image.digest)
-        image = replacement
+        image = replacement  # the next list applies to the result
     return image
 
 
