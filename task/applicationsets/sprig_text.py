@@ -339,6 +339,7 @@ def _expand_groups(template: str, match: Any) -> str:
     """
 
     def text_of_reference(reference: re.Match[str]) -> str:
+        """Return the text for a reference, such as `${name}`."""
         in_braces, bare = reference.groups()
         name = in_braces or bare
         if not name:  # `$$`, or a single `$`

@@ -201,7 +201,8 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     if registries:
         return False
     _, name_without_registry = split_registry(image.name)
-    return name == name_without_registry and name_without_registry != image.name
+    has_registry = name_without_registry != image.name
+    return has_registry and name == name_without_registry
 
 
 def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:

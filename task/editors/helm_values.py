@@ -430,6 +430,7 @@ def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target)
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
         return True
+    # The registry may be set elsewhere, such as in `global.imageRegistry`.
     _, short_name = split_registry(target.image.name)
     return not registry and name == short_name
 

@@ -482,6 +482,7 @@ def read(files: Files, target: Target) -> Reading:
     if section == HELM:
         # called only for its errors
         known_digest(files, target, names, parameters or target.source.parameters)
+    # With `spec`, one element has both the name and the tag.
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
     texts = _values_by_name(parameters)
     is_sound = own_names.isdisjoint(unsound_names)
@@ -635,7 +636,7 @@ def _own_elements(
     elif keys.digest:
         texts = {
             keys.name: image_name,
-            keys.tag: image.tag or "latest",
+            keys.tag: image.tag or "latest",  # next to a digest, as in `tag_value`
             keys.digest: digest_value(image, keys.digest, old_digest),
         }
     else:

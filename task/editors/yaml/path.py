@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # If there are several, the last one has the key with brackets in its name.
+    # If there are several, a key with brackets in its name is last, and wins.
     return resolved(nodes[-1]) if nodes else None
 
 
