@@ -727,14 +727,9 @@ def _first_missing_field(
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     """Return the elements of the Application's spec or `.argocd-source.yaml` that have no effect,
-    and that no update of the override file would bring back.
+    and that no update of the override file would bring back: the changed and the hidden ones.
 
-    A changed element is in the override file with different fields. It has no origin comment, so a
-    person wrote it there, and it is never updated. A hidden element is not in the override file.
-    The file's list has no copies, and Argo CD uses only that list.
-
-    Elements of the image are not included. A changed element is also not included if another
-    `image-list` entry of the Application writes it.
+    Elements of the image are not included.
     """
     if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
@@ -743,27 +738,38 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     own_names = {keys.name, keys.tag, keys.spec, keys.digest}
     _, tree = load(files, target, section)
     lower_layer = _lower_layer(files, target)
-    origins = lower_layer.origins
-
-    changed: dict[str, Stray] = {}
-    for element in elements(tree, section):
-        parameter = _parameter_of_element(element, section)
-        name = parameter.name
-        has_origin = name in origins
-        # `managed` has the names of the elements that any entry of the Application writes.
-        is_written_by_us = name in own_names or name in target.managed
-        if not has_origin or is_written_by_us:
-            continue
-        original, comment = origins[name]
-        if parameter != original and not is_copy(tree, element):
-            changed[name] = Stray(name, comment, hidden=False)
+    # `managed` has the names that all entries of the Application's `image-list` write.
+    changed = _changed_elements(tree, section, lower_layer, own_names.union(target.managed))
     if lower_layer.copied:  # the next update adds the elements that the file lacks
-        return tuple(changed.values())
-
+        return tuple(changed)
+    # Argo CD uses only the file's list, so these are hidden.
     names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
         Stray(name, comment, hidden=True)
-        for name, (_, comment) in origins.items()
+        for name, (_, comment) in lower_layer.origins.items()
         if name not in names_in_file and name not in own_names
     ]
-    return (*changed.values(), *hidden)
+    return (*changed, *hidden)
+
+
+def _changed_elements(
+    tree: Tree,
+    section: Section,
+    lower_layer: LowerLayer[Parameter],
+    written_names: Collection[str],
+) -> Collection[Stray]:
+    """Return the elements of the lower layer that are in the override file with different fields.
+
+    Copies are not included, because the next update corrects them. The names in `written_names`
+    are not included either.
+    """
+    changed: dict[str, Stray] = {}  # by name, which may appear twice in the file
+    for element in elements(tree, section):
+        parameter = _parameter_of_element(element, section)
+        name = parameter.name
+        if name not in lower_layer.origins or name in written_names:
+            continue
+        original, comment = lower_layer.origins[name]
+        if parameter != original and not is_copy(tree, element):
+            changed[name] = Stray(name, comment, hidden=False)
+    return changed.values()
