@@ -738,38 +738,28 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     own_names = {keys.name, keys.tag, keys.spec, keys.digest}
     _, tree = load(files, target, section)
     lower_layer = _lower_layer(files, target)
-    # `managed` has the names that all entries of the Application's `image-list` write.
-    changed = _changed_elements(tree, section, lower_layer, own_names.union(target.managed))
-    if lower_layer.copied:  # the next update adds the elements that the file lacks
-        return tuple(changed)
-    # Argo CD uses only the file's list, so these are hidden.
-    names_in_file = {parameter.name for parameter in _parameters(tree, section)}
-    hidden = [
-        Stray(name, comment, hidden=True)
-        for name, (_, comment) in lower_layer.origins.items()
-        if name not in names_in_file and name not in own_names
-    ]
-    return (*changed, *hidden)
+    origins = lower_layer.origins
 
-
-def _changed_elements(
-    tree: Tree,
-    section: Section,
-    lower_layer: LowerLayer[Parameter],
-    written_names: Collection[str],
-) -> Collection[Stray]:
-    """Return the elements of the lower layer that are in the override file with different fields.
-
-    Copies are not included, because the next update corrects them. The names in `written_names`
-    are not included either.
-    """
+    # Changed: the file has the element with different fields, and it is not a copy, which the next
+    # update would correct. `managed` has the names that any entry of the Application writes.
+    written_names = own_names.union(target.managed)
     changed: dict[str, Stray] = {}  # by name, which may appear twice in the file
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
-        if name not in lower_layer.origins or name in written_names:
+        if name not in origins or name in written_names:
             continue
-        original, comment = lower_layer.origins[name]
+        original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
             changed[name] = Stray(name, comment, hidden=False)
-    return changed.values()
+    if lower_layer.copied:  # the next update adds the elements that the file lacks
+        return tuple(changed.values())
+
+    # Hidden: the file lacks the element, and Argo CD uses only the file's list.
+    names_in_file = {parameter.name for parameter in _parameters(tree, section)}
+    hidden = [
+        Stray(name, comment, hidden=True)
+        for name, (_, comment) in origins.items()
+        if name not in names_in_file and name not in own_names
+    ]
+    return (*changed.values(), *hidden)
