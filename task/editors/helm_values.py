@@ -276,7 +276,7 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     tree = tree_of(files, path)
     with about(path):
         root = root_of_first_document(tree)
-        if not tree.roots:
+        if not tree.roots:  # the file is absent, or has only comments
             return ()
         missing_keys = []  # each with the similar keys
         name_key = keys.name if target.keys.name else ""

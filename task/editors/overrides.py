@@ -197,7 +197,7 @@ def read_lower_layer(
             origin_comments.add(match[1])
 
     common_list = None
-    if common_path(target) != path:
+    if common_path(target) != path:  # `write-back-target` may be the common file itself
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
 
@@ -645,7 +645,7 @@ def _own_elements(
     for name, text in texts.items():
         clears_digest = name == keys.digest and not text  # the image has no digest
         is_written = text != "" or clears_digest
-        if name and is_written:
+        if name and is_written:  # a plugin may have no variable for the name
             elements_by_name[name] = Parameter(name, text, force_string=is_helm)
     return elements_by_name
 

@@ -170,12 +170,12 @@ def reads_as(node: Node, data: Data) -> bool:
     )
 
 
-def accept_value(data: Word, old: Node) -> Comparison:
+def accept_value(data: Word) -> Comparison:
     """Return a comparison that accepts a node if it has this value and keeps the old node's
     anchor.
     """
 
-    def compare(_: Node, new: Node) -> Pairs | None:
+    def compare(old: Node, new: Node) -> Pairs | None:
         keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
         return () if keeps_anchor and reads_as(new, data) else None
 
@@ -191,7 +191,7 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
     if not new:
         return tree
     splices = [_scalar_splice(tree, node, text) for node, text in new]
-    return checked(tree, splices, {id(node): accept_value(text, node) for node, text in new})
+    return checked(tree, splices, {id(node): accept_value(text) for node, text in new})
 
 
 def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
