@@ -223,7 +223,7 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    if values == []:  # for which sprig returns nil, whatever the bounds are
+    if values == []:  # sprig returns nil, whatever the bounds are
         return None
     return cut(items(values), *map(_as_integer, bounds))
 

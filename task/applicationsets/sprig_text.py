@@ -204,9 +204,9 @@ def _duration(value: Any) -> str:
 def _to_decimal(value: Any) -> int:
     """Run `toDecimal`: return the value of an octal number, or 0 for anything else."""
     digits = shown(value)
-    decimal = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
-    is_int64 = -(2**63) <= decimal < 2**63
-    return decimal if is_int64 else 0
+    parsed = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
+    is_int64 = -(2**63) <= parsed < 2**63
+    return parsed if is_int64 else 0
 
 
 def _repeat(times: Any, value: Any) -> str:
