@@ -57,6 +57,7 @@ def mapping(value: Any) -> AnyMap:
         return AnyMap()
     if isinstance(value, AnyMap):
         return value
+    # A `GoMap` that is not an `AnyMap` is another type in Go, so Go rejects it too.
     kind = "map[string]string" if isinstance(value, GoMap) else named(value)
     raise FailedTemplate(f"wrong type for value; expected map[string]interface {{}}; got {kind}")
 
@@ -100,7 +101,7 @@ def go_value(value: Any) -> Any:
     Raises `Malformed` for a number that JSON cannot represent.
     """
     if value is None or isinstance(value, (bool, str, GoMap)):
-        return value
+        return value  # a `GoMap` has already been converted
     if isinstance(value, (int, float)):
         if not -LARGEST <= value <= LARGEST:
             raise Malformed("a number is too large")

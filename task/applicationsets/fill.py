@@ -53,7 +53,7 @@ class Budget:
         self.characters = characters  # characters read and generated
         self.rows = rows  # parameter sets, including the ones that a selector drops
         self.made = made  # Applications that may still be generated
-        self.most = made  # Applications
+        self.most = made  # the limit on Applications, for the message
 
     def read(self, characters: int) -> None:
         """Count the text's characters. Raises Malformed if the budget is exhausted."""
@@ -109,7 +109,7 @@ class Filler:
         `missing_key` overrides Go's option. Raises `Malformed` with Argo CD's wording, and if the
         budget is exhausted.
         """
-        self.budget.read(len(template) + 1)
+        self.budget.read(len(template) + 1)  # an empty string also costs something
         if "{{" not in template:
             return template
         if self.go:
@@ -122,7 +122,7 @@ class Filler:
     def _render_go(self, template: str, params: Mapping[str, Any], missing_key: str) -> str:
         """Return a Go template rendered with these parameters, and count its steps.
 
-        Raises `Malformed` with Argo CD's wording.
+        Raises `Malformed` with Argo CD's wording, in which every template is called `base`.
         """
         try:
             parsed_template = parse(template, LANGUAGE)
@@ -181,15 +181,16 @@ def _render_fasttemplate(template: str, params: Mapping[str, Any]) -> str:
     """
     if not _TEMPLATED.search(template):
         return template
-    has_unclosed_tag = "{{" in _TAG.sub("\0", template)
+    has_unclosed_tag = "{{" in _TAG.sub("", template)
     if has_unclosed_tag:
-        _, _, after_tag = template.rpartition("{{")
+        _, _, after_opening = template.rpartition("{{")
         raise Malformed(
             f'invalid template: Cannot find end tag="}}}}" in the template="{template}" starting'
-            f' from "{after_tag}"'
+            f' from "{after_opening}"'
         )
 
     def value_of_tag(tag: re.Match[str]) -> str:
+        """Return the parameter that a tag names, or the tag itself if it is unknown."""
         name = tag.group(1).strip()
         value = params.get(name)
         if name and isinstance(value, str):

@@ -92,7 +92,7 @@ class Generators:
         kinds = [kind for kind in (*_MAKERS, *ELSEWHERE) if generator.get(kind) is not None]
         if not kinds:
             raise _unknown_kind_error(generator)
-        kind = kinds[0]
+        kind = kinds[0]  # a generator is expected to have only one
         if kind in ELSEWHERE:
             message = f"the ApplicationSet's {kind} generator needs a server: {ELSEWHERE[kind]}"
             raise UnknowableError(message, WAY_OUT)
@@ -138,6 +138,7 @@ class Generators:
             without_elements = {key: value for key, value in body.items() if key != "elements"}
             elements = _as_json(self.filler, body.get("elements"), outer)
             return self.filler.deep(without_elements, outer) | {"elements": elements}
+        # `clusters`, `git`, and the kinds in ELSEWHERE may have `values`.
         without_values = {key: value for key, value in body.items() if key != "values"}
         values = {
             name: self._fill_value(name, value, outer)
@@ -146,10 +147,10 @@ class Generators:
         return self.filler.deep(without_values, outer) | {"values": values}
 
     def _fill_value(self, name: str, value: Any, outer: Params) -> str:
-        """Return one of a generator's `values`, rendered if the other generator's row (`outer`) has
-        all keys that it uses, or else as it is.
+        """Return one of a generator's `values`, rendered with the other generator's row (`outer`).
 
-        In the latter case, the generator's own row renders it later (Argo CD 3.4 and later).
+        If that row lacks a key that the value uses, return the value as it is. It is then rendered
+        later, with the generator's own row (Argo CD 3.4 and later).
         """
         try:
             return self.filler.text(str(value), outer, missing_key="error")
@@ -207,13 +208,14 @@ class Generators:
             )
         selector = _mapping_in(body, "selector")
         has_conditions = bool(selector.get("matchLabels") or selector.get("matchExpressions"))
+        # Argo CD's own cluster does not need a secret. Without one, it is not listed, and has no
+        # labels that a selector could match.
         is_local_listed = any(
             cluster.name == LOCAL_NAME or cluster.server == LOCAL_SERVER
             for cluster in self.clusters
         )
         rows = []
         if not has_conditions and not is_local_listed:
-            # Argo CD's own cluster does not need a secret, so it has no labels.
             local_row = {
                 "name": LOCAL_NAME,
                 "nameNormalized": LOCAL_NAME,
@@ -337,27 +339,31 @@ class Generators:
         if not rendered_values:
             return row
         if self.filler.go:
-            return type(row)({**row, "values": GoMap(rendered_values)})
+            return type(row)({**row, "values": GoMap(rendered_values)})  # an `AnyMap` remains one
         return row | {f"values.{key}": value for key, value in rendered_values.items()}
 
     def matrix(self, body: Mapping[str, Any], depth: int) -> list[Params]:
         """Return the rows of a `matrix` generator.
 
-        For each row of its first generator, the second generator is rendered with that row, and
-        each row that results is combined with it.
+        For each row of its first generator (an outer row), the second generator is rendered with
+        that row. Each row that it then produces (an inner row) is combined with the outer row.
         """
         members = _list_in(body, "generators")
         if len(members) != 2:
             number = "less" if len(members) < 2 else "more"
             raise Malformed(f"found {number} than two generators, Matrix support only two")
         first, second = members
-        failed = "failed to get params for {} generator in the matrix generator"
+        first_failed = "failed to get params for first generator in the matrix generator"
+        second_failed = "failed to get params for second generator in the matrix generator"
         rows: list[Params] = []
-        for outer in self._params_of_member(first, None, depth, failed.format("first")):
-            for inner in self._params_of_member(second, outer, depth, failed.format("second")):
+        for outer in self._params_of_member(first, None, depth, first_failed):
+            for inner in self._params_of_member(second, outer, depth, second_failed):
                 self.filler.budget.row()  # raises `Malformed` if there are too many
-                row = merged(inner, outer) if self.filler.go else _combine_text_rows(outer, inner)
-                rows.append(row)
+                if self.filler.go:
+                    rows.append(merged(inner, outer))  # if both have a key, the outer row wins
+                else:
+                    # different values for a key are an error, which names the outer one first
+                    rows.append(_combine_text_rows(outer, inner))
         return rows
 
     def _params_of_member(
@@ -369,12 +375,12 @@ class Generators:
     ) -> list[Params]:
         """Return the rows of a member: a generator inside a `matrix` or `merge` generator.
 
-        `outer` is the row to render it with. `depth` is the outer generator's depth. `failed` is
-        the start of error messages.
+        `outer` is the row to render it with, if any. `depth` is the depth of the `matrix` or
+        `merge`. `failed` is the start of error messages.
         """
         try:
             return self.params(member, outer, depth + 1)
-        except UnknowableError:
+        except UnknowableError:  # a `Malformed` too, but the ApplicationSet is valid
             raise
         except Malformed as error:
             message = (
@@ -387,7 +393,7 @@ class Generators:
         """Return the rows of a `merge` generator.
 
         They are the rows of its first generator. Each is extended by those rows of the other
-        generators that have the same values of the `mergeKeys`.
+        generators that have the same values of the `mergeKeys`. Other rows are not used.
         """
         members = _list_in(body, "generators")
         merge_keys = [str(key) for key in _list_in(body, "mergeKeys")]
@@ -400,17 +406,17 @@ class Generators:
         ]
 
         # For each member, its rows by the values of the merge keys.
-        result, *others = [_rows_by_merge_keys(rows, merge_keys) for rows in rows_of_members]
+        base_rows, *others = [_rows_by_merge_keys(rows, merge_keys) for rows in rows_of_members]
         for other_rows in others:
-            for key, row in result.items():
-                if key not in other_rows:
+            for merge_values, other_row in other_rows.items():
+                if merge_values not in base_rows:
                     continue
-                other_row = other_rows[key]
+                row = base_rows[merge_values]
                 if self.filler.go:
-                    result[key] = merged(row, other_row)
+                    base_rows[merge_values] = merged(row, other_row)
                 else:
-                    result[key] = _as_texts(row) | _as_texts(other_row)
-        return list(result.values())
+                    base_rows[merge_values] = _as_texts(row) | _as_texts(other_row)
+        return list(base_rows.values())
 
 
 # by kind, the method that returns a generator's rows
@@ -427,7 +433,7 @@ def _unknown_kind_error(generator: Mapping[str, Any]) -> Malformed:
     """Return the error for a generator with a missing or unknown kind."""
     hint = "see the generators in Argo CD's documentation"
     kinds = [key for key in generator if key not in ("selector", "name")]
-    if not kinds or not kinds[0]:
+    if not kinds or not kinds[0]:  # no key, or the empty key
         return Malformed("the generator is empty", hint)
     similar_kind = nearest(kinds[0], (*_MAKERS, *ELSEWHERE))
     if similar_kind:
@@ -488,8 +494,8 @@ def _size(value: Any) -> int:
 
 
 def _element_texts(element: Mapping[str, Any], number: int) -> Params:
-    """Return the row for an element of a `list` generator without goTemplate: `{cluster: a,
-    values: {env: dev}}` gives the parameters `cluster` and `values.env`.
+    """Return the row for an element of a `list` generator without goTemplate: for
+    `{cluster: a, values: {env: dev}}`, the row is `{"cluster": "a", "values.env": "dev"}`.
 
     Raises `Malformed` for a parameter that is not a string. `number` is the element's position, for
     messages.
@@ -572,7 +578,7 @@ def _combine_text_rows(row: Params, other: Params) -> Params:
 
 
 def _rows_by_merge_keys(rows: Sequence[Params], merge_keys: Sequence[str]) -> dict[str, Params]:
-    """Return the rows by the values of their merge keys, which are written as JSON.
+    """Return the rows by the values of their merge keys as JSON, such as `{"cluster":"a"}`.
 
     Raises `Malformed` if two rows have the same values, or if there are no merge keys.
     """
@@ -618,7 +624,7 @@ def selects(selector: Any, labels: Mapping[str, str]) -> bool:
 
 def _meets_expression(expression: Any, labels: Mapping[str, str]) -> bool:
     """Return whether labels satisfy an expression in `matchExpressions`. Raises Malformed."""
-    values = None
+    values = None  # unless the expression is a mapping
     if isinstance(expression, dict):
         values = expression.get("values") or []
     if not isinstance(values, list):
@@ -652,21 +658,21 @@ def flat(value: Any, most: int = 100_000) -> dict[str, str]:
     Empty lists and mappings are dropped. Raises `Malformed` if there are more than `most` values.
     """
     texts: dict[str, str] = {}
-    count = 0  # of values
-    waiting: list[tuple[str, Any]] = [("", value)]
+    value_count = 0
+    waiting: list[tuple[str, Any]] = [("", value)]  # each value with its dotted name
     while waiting:
         name, node = waiting.pop()
         if isinstance(node, (dict, list)):
-            count += len(node)
-            if count > most:
+            value_count += len(node)
+            if value_count > most:
                 raise Malformed("a parameter set is too large")
             prefix = f"{name}." if name else ""
             items = node.items() if isinstance(node, dict) else enumerate(node)
             waiting += [(f"{prefix}{key}", item) for key, item in items]
             continue
-        if not name:  # a scalar without a key
+        if not name:  # `value` itself is a scalar, or the key is empty
             continue
         if isinstance(node, int) and not isinstance(node, bool):
-            node = float(node)
+            node = float(node)  # Go reads every number as a float, and shows 1000000 as 1e+06
         texts[name] = shown(node)
     return texts

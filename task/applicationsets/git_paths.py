@@ -94,11 +94,12 @@ def _pathspec(spec: str) -> re.Pattern[str]:
         return re.compile(re.escape(path.rstrip("/")) + "(?:/.*)?", re.DOTALL)
 
     first, *after_stars = _patterns_between_stars(path)
-    if not after_stars:
+    if not after_stars:  # no stars, only other wildcards
         return re.compile(first, re.DOTALL)
     *inner, last = after_stars
-    # With atomic groups, the part between two stars matches only at the first possible position.
-    # The result is the same, and matching is never slow.
+    # `apps/*/*.json` becomes `apps/(?>.*?/).*\.json`. With atomic groups, the part between two
+    # stars matches only at the first possible position. The result is the same, and matching is
+    # never slow.
     inner_patterns = "".join(f"(?>.*?{pattern})" for pattern in inner if pattern)
     return re.compile(f"{first}{inner_patterns}.*{last}", re.DOTALL)
 
@@ -107,7 +108,7 @@ def _patterns_between_stars(path: str) -> list[str]:
     """Return a regular expression for each part of a path between its stars: `apps/` and `/.`
     (any character) for `apps/*/?`.
     """
-    patterns = [""]
+    patterns = [""]  # the last one is the current part
     position = 0
     while position < len(path):
         sign = path[position]
@@ -134,10 +135,10 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
     `!` and `^` negate. A `[` without a `]` never matches.
     """
     never_matches = r"[^\s\S]"
-    is_negated = path[opening + 1 : opening + 2] in ("!", "^")
+    is_negated = path.startswith(("!", "^"), opening + 1)
     start = opening + 2 if is_negated else opening + 1
     end = path.find("]", start + 1)  # a `]` in the first place stands for itself
-    # skip the end of each class, such as `[:alpha:]`
+    # A `]` that ends a class does not end the brackets: in `[[:alpha:]_]`, the second one does.
     while end > 0 and path.rfind("[:", start, end) > path.rfind(":]", start, end):
         end = path.find("]", end + 1)
     if end < 0:
@@ -149,7 +150,7 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
         class_name = part[2:-2] if is_class else ""
         if class_name:
             characters += _POSIX.get(class_name, "")
-        else:
+        else:  # escape the characters that only Python treats specially
             characters += re.sub(r"([\[\]\\^&~|])", r"\\\1", part)
     try:
         re.compile(f"[{characters}]")
@@ -160,8 +161,8 @@ def _bracket_pattern(path: str, opening: int) -> tuple[str, int]:
 
 
 def path_params(path: str, prefix: str, *, go: bool, file: str = "") -> dict[str, Any]:
-    """Return the path parameters, such as `path.basename`, for a folder and for the file in it, if
-    there is one.
+    """Return the path parameters, such as `path.basename`, for a folder and, if `file` is not "",
+    for that file in it.
 
     `prefix` is `pathParamPrefix`. With `go` (goTemplate), the parameters are nested. Otherwise,
     their names are dotted: `path.basename`.

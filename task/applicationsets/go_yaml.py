@@ -227,10 +227,10 @@ def _needs_quotes(text: str) -> bool:
     as `: ` or a leading `*`.
     """
     has_indicator_inside = ": " in text or " #" in text
-    ends_like_a_key = text[-1] in ": "
-    if has_indicator_inside or ends_like_a_key:
+    ends_with_colon_or_space = text[-1] in ": "
+    if has_indicator_inside or ends_with_colon_or_space:
         return True
-    is_word = len(text) > 1 and text[1] != " "
-    if text[0] in "-?:" and is_word:  # such as `-x`, but `---` begins a document
+    has_more_after_sign = len(text) > 1 and text[1] != " "
+    if text[0] in "-?:" and has_more_after_sign:  # `-x` is a string, but `---` begins a document
         return text.startswith("---")
     return text[0] in "-?:,[]{}#&*!|>'\"%@` ="

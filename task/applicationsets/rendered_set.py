@@ -207,13 +207,11 @@ def _with_template_patch(
     row: Params,
     filler: Filler,
 ) -> dict[str, Any]:
-    """Return an Application's metadata and spec with the `templatePatch` applied, after the patch
-    has been rendered with `row`.
+    """Return an Application's metadata and spec with the `templatePatch` applied.
 
-    `rendered_parts` are the metadata and the spec, as the template generates them.
-
-    Mappings are merged, lists are replaced, and null removes a key. The project is unchanged.
-    Raises `Malformed`.
+    `rendered_parts` are the metadata and the spec as the template generates them. The patch is
+    first rendered with `row`. Mappings in it are merged, lists replace lists, and null removes a
+    key. The project is never changed. Raises `Malformed`.
     """
     try:
         text = filler.text(patch, row)
@@ -240,6 +238,7 @@ def _parse_patch(text: str) -> dict[str, Any] | None:
     try:
         data = go_yaml.load(text)
     except Malformed as error:
+        # The text is quoted as in Go, and our message gets the wording of Go's YAML library.
         escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
         why = re.sub(r"not valid YAML: (.*), line ([0-9]+)$", r"yaml: line \2: \1", error.message)
         raise Malformed(f'error while converting template to json "{escaped}": {why}') from None
@@ -313,6 +312,8 @@ def may_name(manifest: Mapping[str, Any], images: Collection[Image], prefix: str
     A list with a placeholder may, because the placeholder can stand for any string. `prefix` is the
     annotations' prefix.
     """
+    # Only the last part of the name is compared, because the list may spell the rest differently:
+    # `nginx` is also `docker.io/library/nginx`.
     short_names = [image.repository.rpartition("/")[2].lower() for image in images]
     for image_list in _image_lists(manifest.get("spec"), f"{prefix}image-list"):
         if "{{" in image_list:
@@ -358,7 +359,7 @@ def template_of(manifest: Mapping[str, Any], prefix: str) -> Mapping[str, Any] |
     image_list = annotations.get(image_list_key)
     if not isinstance(metadata, dict) or not isinstance(image_list, str):
         return None
-    if _CONTROL_TAG.search(image_list):
+    if _CONTROL_TAG.search(image_list):  # a condition or a loop: the entries are not known
         return None
 
     known_annotations = {}

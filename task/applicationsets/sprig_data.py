@@ -40,7 +40,8 @@ def _as_integer(value: Any) -> int:
     if isinstance(value, (int, float)):
         return int(value) if math.isfinite(value) else 0
     try:
-        return int(str(value)[:32], 0)  # a prefix such as 0x determines the base
+        # A prefix such as 0x determines the base. The size limits the work for a long string.
+        return int(str(value)[:32], 0)
     except ValueError:  # also for a decimal number with leading zeros
         is_decimal = isinstance(value, str) and value.isdecimal() and len(value) < 20
         return int(value) if is_decimal else 0
@@ -173,6 +174,7 @@ def _deep_copy(value: Any) -> Any:
     remaining_values = LONGEST_TEXT
 
     def copy(original: Any) -> Any:
+        """Return a copy of one value in the data, and count the value."""
         nonlocal remaining_values
         remaining_values -= 1
         if remaining_values < 0:
@@ -221,7 +223,7 @@ def _has(value: Any, values: Any) -> bool:
 
 
 def _slice(values: Any, *bounds: Any) -> Any:
-    if values == []:
+    if values == []:  # sprig returns nil, whatever the bounds are
         return None
     return cut(items(values), *map(_as_integer, bounds))
 
@@ -247,9 +249,13 @@ def _plain_json(value: Any) -> Any:
     remaining_characters = LONGEST_TEXT
 
     def converted(original: Any, depth: int) -> Any:
+        """Return one value in the data as plain data, and count its characters.
+
+        `depth` is the number of lists and maps around it.
+        """
         nonlocal remaining_characters
         size = len(original) if isinstance(original, str) else 0
-        remaining_characters -= size + 2
+        remaining_characters -= size + 2  # also for punctuation
         if remaining_characters < 0 or depth > DEEPEST:
             raise FailedTemplate("the value is too large")
         if isinstance(original, Mapping):
@@ -259,7 +265,8 @@ def _plain_json(value: Any) -> Any:
         if isinstance(original, float):
             if not math.isfinite(original):
                 raise NotJson(f"json: unsupported value: {shown(original)}")
-            # Go writes the shortest digits, followed by zeros.
+            # Go writes the shortest digits that identify the float, and then zeros: 2**69 as
+            # 590295810358705700000, not as 590295810358705651712.
             if original == int(original) and abs(original) < 1e21:
                 return int(Decimal(repr(original)))
         return original
@@ -278,7 +285,7 @@ def _json_text(value: Any, line_start: str) -> str:
         if 1e-6 <= abs(value) < 1e21:
             return f"{Decimal(repr(value)):f}"
         return repr(value).replace("e-0", "e-")
-    if not value or not isinstance(value, dict | list):
+    if not value or not isinstance(value, dict | list):  # a scalar, `{}`, or `[]`
         return json.dumps(value, ensure_ascii=False)
 
     item_start = f"{line_start}  " if line_start else ""

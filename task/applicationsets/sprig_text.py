@@ -89,16 +89,17 @@ def slugify(*arguments: Any) -> str:
     ascii_letters = unicodedata.normalize("NFKD", text(value)).encode("ascii", "ignore")
     lowercase = ascii_letters.decode().lower().strip()
     without_quotes = lowercase.replace("'", "").replace('"', "")
-    slug = without_quotes.replace("&", "and").replace("@", "at")
+    with_words = without_quotes.replace("&", "and").replace("@", "at")
     if longest > 0 and not whole_words:
-        slug = slug[:longest]
-    slug = re.sub(r"[^a-z0-9-]", "-", slug)
-    slug = re.sub(r"-{2,}", "-", slug).strip("-_")
+        # Argo CD's library cuts here, so the result may be shorter than `longest`.
+        with_words = with_words[:longest]
+    with_dashes = re.sub(r"[^a-z0-9-]", "-", with_words)
+    slug = re.sub(r"-{2,}", "-", with_dashes).strip("-")
 
-    is_too_long = whole_words and 0 < longest < len(slug)
-    if not is_too_long:
+    must_end_at_word = whole_words and 0 < longest < len(slug)
+    if not must_end_at_word:
         return slug
-    end_of_word = slug.rfind("-", 0, longest + 1)
+    end_of_word = slug.rfind("-", 0, longest + 1)  # the `-` may be right after `longest`
     return slug[:end_of_word] if end_of_word >= 0 else slug[:longest]
 
 
@@ -132,20 +133,22 @@ def _abbrev(left: int, width: Any, value: Any) -> str:
     """Run `abbrev` and `abbrevboth`: return a string shortened to `width` bytes, with `...` in
     place of each removed part.
 
-    The rest begins at `left`, or earlier if the string is too short.
+    The part that is kept begins at `left`, or earlier if the string ends too soon.
     """
     raw = go_bytes(text(value))
     size = number(width)
     smallest_size = 7 if left > 0 else 4  # one byte, and the dots on both sides or at the end
     if size < smallest_size or len(raw) <= size:
         return value  # type: ignore[no-any-return]
-    size_without_dots = size - len("...")
-    start = min(left, len(raw) - size_without_dots)
-    if start <= 4:  # too little to remove at the start: only the end is removed
-        return go_text(raw[:size_without_dots] + b"...")
-    if start + size_without_dots < len(raw):
-        return "..." + _abbrev(0, size_without_dots, go_text(raw[start:]))
-    return go_text(b"..." + raw[-size_without_dots:])
+    # The comments below show `abbrevboth left 9 "abcdefghijklmno"`.
+    kept_size = size - len("...")  # with dots on one side
+    start = min(left, len(raw) - kept_size)
+    if start <= 4:  # too little to remove at the start: left = 4 gives `abcdef...`
+        return go_text(raw[:kept_size] + b"...")
+    if start + kept_size < len(raw):  # more follows: left = 6 gives `...ghi...`
+        end = start + kept_size - len("...")
+        return go_text(b"..." + raw[start:end] + b"...")
+    return go_text(b"..." + raw[-kept_size:])  # left = 9 or more gives `...jklmno`
 
 
 def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
@@ -159,10 +162,10 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
     start = 0  # of the next line
     lines: list[bytes] = []
     while len(raw) - start > longest:
-        if raw[start] == ord(" "):
+        if raw[start] == ord(" "):  # no line begins with a space
             start += 1
             continue
-        last_space = raw.rfind(b" ", start, start + longest + 1)
+        last_space = raw.rfind(b" ", start, start + longest + 1)  # it may be right after the line
         if last_space >= 0:
             lines.append(raw[start:last_space])
             start = last_space + 1
@@ -171,7 +174,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
             start += longest
         else:  # the word is too long, and ends at the next space
             next_space = raw.find(b" ", start + longest)
-            if next_space < 0:
+            if next_space < 0:  # it is the last word
                 break
             lines.append(raw[start:next_space])
             start = next_space + 1
@@ -201,9 +204,9 @@ def _duration(value: Any) -> str:
 def _to_decimal(value: Any) -> int:
     """Run `toDecimal`: return the value of an octal number, or 0 for anything else."""
     digits = shown(value)
-    number = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
-    is_int64 = -(2**63) <= number < 2**63
-    return number if is_int64 else 0
+    parsed = int(digits, 8) if _OCTAL.fullmatch(digits) else 0
+    is_int64 = -(2**63) <= parsed < 2**63
+    return parsed if is_int64 else 0
 
 
 def _repeat(times: Any, value: Any) -> str:
@@ -281,6 +284,7 @@ def _squote(*values: Any) -> str:
 
 
 def _decode_text(decode: Callable[[bytes], bytes], value: Any) -> str:
+    """Run `b64dec` or `b32dec`: return the decoded string or, as sprig does, the error's text."""
     try:
         return go_text(decode(go_bytes(text(value))))
     except ValueError as error:
@@ -300,7 +304,7 @@ def _regex(pattern: str) -> Any:
     except re2.error:
         raise FailedTemplate(f"error parsing regexp: {pattern[:80]!r}") from None
     finally:
-        re2.purge()
+        re2.purge()  # its own cache would keep more patterns than ours, each with up to `_MEMORY`
 
 
 def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
@@ -309,8 +313,10 @@ def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
 
 
 def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -> str:
-    """Run `regexReplaceAll`, and with `literal`, which keeps `$1` in `new` as it is,
-    `regexReplaceAllLiteral`.
+    """Run `regexReplaceAll`: return a string with each match replaced with `new`, in which `$1`
+    stands for a group of the match.
+
+    With `literal`, run `regexReplaceAllLiteral`, which keeps `$1` in `new` as it is.
     """
     parts = []
     end = 0  # of the last match
@@ -333,6 +339,7 @@ def _expand_groups(template: str, match: Any) -> str:
     """
 
     def text_of_reference(reference: re.Match[str]) -> str:
+        """Return the text for a reference, such as `${name}`."""
         in_braces, bare = reference.groups()
         name = in_braces or bare
         if not name:  # `$$`, or a single `$`
@@ -411,22 +418,24 @@ def url_parse(value: Any) -> AnyMap:
     match = _SCHEME.match(before_fragment)
     scheme = match.group(1).lower() if match else ""
     after_scheme = before_fragment[match.end() :] if match else before_fragment
-    path, _, query = after_scheme.partition("?")
+    before_query, _, query = after_scheme.partition("?")
 
     user = ""
     host = ""
     opaque = ""
-    may_be_authority = bool(scheme) or not path.startswith("///")
-    if path.startswith("//") and may_be_authority:
-        authority, slash, after_slash = path.removeprefix("//").partition("/")
+    path = before_query
+    # Without a scheme, `///a` is a path. With one, as in `file:///a`, the host is "".
+    may_have_authority = bool(scheme) or not before_query.startswith("///")
+    if before_query.startswith("//") and may_have_authority:  # //user@host/path
+        authority, slash, after_slash = before_query.removeprefix("//").partition("/")
         encoded_user, _, encoded_host = authority.rpartition("@")
         host = _host_with_port(scheme, encoded_host)
         path = slash + after_slash
         user = _userinfo(encoded_user)
-    elif scheme and not path.startswith("/"):  # such as mailto:person@example.com
-        opaque = path
+    elif scheme and not before_query.startswith("/"):  # such as mailto:person@example.com
+        opaque = before_query
         path = ""
-    elif _begins_like_scheme(path):
+    elif _begins_like_scheme(before_query):
         raise _bad_url("first path segment in URL cannot contain colon")
     return AnyMap(
         scheme=scheme,
@@ -480,17 +489,17 @@ def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
 
     `user` is already escaped; the host and the path are escaped here.
     """
-    if path != "*":
+    if path != "*":  # Go does not escape it, because it is the path of the request `OPTIONS *`
         path = _percent_escape(path, _IN_PATH)
     authority = ""
-    needs_authority = bool(host or user or (scheme and path))
+    needs_authority = bool(host or user or (scheme and path))  # `file:///path` has an empty one
     if needs_authority:
         user_prefix = f"{user}@" if user else ""
         authority = f"//{user_prefix}{_percent_escape(host, _IN_HOST)}"
     if host and path and not path.startswith("/"):
         path = f"/{path}"
     is_only_path = not scheme and not authority
-    if is_only_path and _begins_like_scheme(path):
+    if is_only_path and _begins_like_scheme(path):  # `a:b` would be read as a URL with a scheme
         path = f"./{path}"
     return authority + path
 
@@ -536,12 +545,12 @@ def _host_with_port(scheme: str, host: str) -> str:
     """Return the unescaped host with its port. Raises FailedTemplate if one of them is invalid."""
     is_ipv6 = "[" in host
     if is_ipv6:
-        port_start = host.rfind("]") + 1
+        port_start = host.rfind("]") + 1  # without a `]`, all of it, which is not a valid port
     elif scheme in ("http", "https"):
-        port_start = host.find(":")
+        port_start = host.find(":")  # for these, Go does not allow a second `:`
     else:
         port_start = host.rfind(":")
-    port = host[port_start:] if port_start >= 0 else ""
+    port = host[port_start:] if port_start >= 0 else ""  # with its `:`
     if not _PORT.fullmatch(port):
         raise _bad_url(f'invalid port "{port}" after host')
     invalid = _STRANGE_IN_HOST.search(host) or _ESCAPE_IN_HOST.search(host)

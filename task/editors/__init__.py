@@ -47,8 +47,10 @@ class Override(Editor, Protocol):
     """An editor for override files. People edit these files too."""
 
     def strays(self, files: Files, target: Target) -> tuple[Stray, ...]:
-        """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in
-        the override file without being a copy, and each that a hand-written list hides.
+        """Return the elements of the Application's spec or `.argocd-source.yaml` that have no
+        effect, and that no update of the override file would bring back.
+
+        Either the file has the element with different fields, or its list lacks the element.
         """
 
 
@@ -199,7 +201,8 @@ def _is_name_of(name: str, siblings: Mapping[str, Node], image: Image) -> bool:
     if registries:
         return False
     _, name_without_registry = split_registry(image.name)
-    return name == name_without_registry and name_without_registry != image.name
+    has_registry = name_without_registry != image.name
+    return has_registry and name == name_without_registry
 
 
 def _lines_of_references(tree: Tree, target: Target, image: Image) -> Iterator[int]:
@@ -246,12 +249,13 @@ def _has_another_owner(tree: Tree, node: Node, target: Target) -> bool:
         return True
     # `target.managed` has what all aliases write: key paths, and names of parameters.
     possible_names = {key_path(tree, node)}
-    if key is not None and key.value == "value":
+    if key is not None and key.value == "value":  # of a parameter: {name: …, value: …}
         parameter_name = value(tree.parent(node), "name")
         if parameter_name is not None:
             possible_names.add(parameter_name.value)
     if not possible_names.isdisjoint(target.managed):
         return True
+    # For these kinds, an alias may have its own name for the image.
     identity = target.image.identity
     if target.kind == "manifests":
         return not belongs(identity, target, "manifests_name")

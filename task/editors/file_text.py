@@ -53,7 +53,7 @@ def text_of(files: Files, path: str) -> str | None:
     if file.mode in MODES:
         kind, hint = MODES[file.mode]
         raise TargetError(f"is {kind}, not a file", hint=hint, subject=path)
-    problem = file.problem
+    problem = file.problem  # such as "not UTF-8 text"; "" if there is none
     if not problem and len(file.text) > _LARGEST:
         problem = "larger than 10 MB"
     is_lfs_problem = "LFS" in problem
@@ -213,7 +213,7 @@ def refuse_taken_entry(target: Target) -> None:
     if not target.others or belongs(name, target, "kustomize_name"):
         return
     owners = [other.alias for other in target.others if identity_of(other.kustomize_name) == name]
-    owner = owners[0]
+    owner = owners[0]  # there is one, or else the entry would belong to the target
     own_key = f"{target.alias or '<alias>'}.kustomize.image-name"
     raise AnnotationError(
         f"the entry {name} belongs to {owner or 'another image-list entry'}, because of its"

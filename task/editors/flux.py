@@ -177,14 +177,14 @@ def _image_value_in(holder: Node) -> ImageValue | None:
     if image is None:
         return _tag_of_mapping(holder, "")
     image_node = resolved(image)
-    if image_node.kind == "mapping":
+    if image_node.kind == "mapping":  # image: {repository, tag}
         return _tag_of_mapping(image_node, "")
     if image_node.kind != "scalar":
         return None
     reference = live_image(image_node.value)
     if reference is None:
         return None
-    if is_mapping and not reference.tag:
+    if is_mapping and not reference.tag:  # maybe `image: name` next to `tag:`
         separate_tag = _tag_of_mapping(holder, image_node.value)
         if separate_tag and separate_tag.kind == "tag":
             return separate_tag

@@ -101,7 +101,7 @@ def read(files: Files, target: Target) -> Reading:
         reads_as_string(node) and node.value == node.value.strip() for node in nodes.values()
     )
     texts = {key: node.value for key, node in nodes.items()}
-    if not keys.spec:
+    if not keys.spec:  # in a whole reference, `reading_of` ignores such spaces itself
         texts = {key: text.strip() for key, text in texts.items()}
     return reading_of(texts, keys, path, sound=is_sound)
 
@@ -219,6 +219,7 @@ def _new_value(
     depending on which of the `keys` it is. `old` is its value before.
     """
     if key == keys.tag:
+        # With its own key, the digest is not part of the tag's value.
         return (image.tag or "latest") if keys.digest else tag_value(image)
     if key == keys.digest:
         return digest_value(image, key, old)
@@ -265,8 +266,8 @@ def shared(files: Files, target: Target) -> tuple[str, ...]:
 
 
 def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return each annotated key that the file lacks, with similar keys that the file has: for
-    `image.tag`, such as `image.version`.
+    """Return each annotated key that the file lacks, with the similar keys that the file has:
+    `("image.tag", ("image.version",))`.
 
     Raises the same errors as `read`.
     """
@@ -275,18 +276,18 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
     tree = tree_of(files, path)
     with about(path):
         root = root_of_first_document(tree)
-        if not tree.roots:
+        if not tree.roots:  # the file is absent, or has only comments
             return ()
         missing_keys = []  # each with the similar keys
         name_key = keys.name if target.keys.name else ""
         for key in filter(None, (keys.spec, keys.tag, name_key)):
             steps = parse_path(key)
-            node, missing = locate(tree, root, steps)
-            if missing and node.kind == "mapping":
-                # The step between these two is the first that the file lacks.
+            mapping, missing = locate(tree, root, steps)  # `missing` are the path's last steps
+            if missing and mapping.kind == "mapping":
                 existing_steps = steps[: len(steps) - len(missing)]
+                # Between these two is the first step that the file lacks, which may be misspelled.
                 later_steps = steps[len(existing_steps) + 1 :]
-                siblings = _siblings(tree, root, node, existing_steps, later_steps)
+                siblings = _siblings(tree, root, mapping, existing_steps, later_steps)
                 missing_keys.append((key, siblings))
     return tuple(missing_keys)
 
@@ -301,8 +302,8 @@ def _siblings(
     """Return the key paths that differ from a missing key's path in one step, and have a scalar
     value: `image.version` if `image.tag` is missing.
 
-    The step is each key of `mapping`. `steps_before` lead to the mapping, and `steps_after` follow
-    the key.
+    Each key of `mapping` is tried as this step. `steps_before` lead to the mapping, and
+    `steps_after` follow the key.
     """
     paths = []
     for name, _ in islice(pairs(mapping), MOST_BESIDE):
@@ -375,7 +376,7 @@ def _keys_that_change_too(tree: Tree, key: str, target: Target) -> tuple[str, ..
         if other_path == own_path:
             continue
         has_image_name = key in (target.keys.spec, target.keys.name)
-        if has_image_name:
+        if has_image_name:  # the shared value itself says whose image it is
             may_change = identity_of(node.value) == target.image.identity
         else:
             may_change = _may_change_too(tree, other_steps, steps[-1].name, target)
@@ -429,6 +430,7 @@ def _contains_image_name(tree: Tree, mapping: Sequence[Segment], target: Target)
     full_name = f"{registry}/{name}" if registry else name
     if identity_of(full_name) == target.image.identity:
         return True
+    # The registry may be set elsewhere, such as in `global.imageRegistry`.
     _, short_name = split_registry(target.image.name)
     return not registry and name == short_name
 
@@ -457,8 +459,8 @@ def _name_and_registry_in(
 
 
 def other_registry(files: Files, target: Target) -> tuple[str, str]:
-    """Return the key path and the value of a separate registry key next to the image's name if its
-    value is not the image's own registry.
+    """Return the key path and the value of a separate registry key next to the image's name, such
+    as `image.registry`, if its value is not the image's own registry.
 
     Otherwise, return ("", ""). Raises the same errors as `read`.
     """
@@ -472,7 +474,7 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
         name, registry = _name_and_registry_in(tree, mapping, target)
     _, repository = split_registry(name)
     _, own_repository = split_registry(target.image.name)
-    if not registry or repository != own_repository:
+    if not registry or repository != own_repository:  # no registry, or another image's
         return "", ""
     has_own_registry = identity_of(f"{registry}/{repository}") == target.image.identity
     if has_own_registry:
@@ -611,29 +613,27 @@ def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mappin
     """Return the digests for the tag at these steps in one layer of values, by full key. The result
     is empty if the layer is not YAML.
     """
-    digests: dict[str, _Digest] = {}
     try:
         tree = parse(layer.text)
-        # Look next to each step on the way to the tag. `node` is the mapping that has the step.
-        node: Node | None = tree.root
-        for level in range(layer.missing_steps, len(steps)):
-            if node is None or node.kind != "mapping":
-                break
-            siblings = entries(node)
-            for name, child in siblings.items():
-                value = _digest_in(child)
-                if not _is_digest_key(name, value, steps[level:], siblings):
-                    continue
-                where = "the Application's helm.values"
-                if layer.path:
-                    where = f"line {tree.line(child)}"
-                full_key = path_text((*steps[:level], Segment(name)))
-                digests[full_key] = _Digest(value, layer.path, where)
-            step = steps[level]
-            next_node = item_at_indices(siblings.get(step.name), step.indices or ())
-            node = resolved(next_node) if next_node else None
     except TargetError:  # the layer is not YAML; `read` raises this error for the file to write
         return {}
+    digests: dict[str, _Digest] = {}
+    # Look next to each step on the way to the tag.
+    mapping: Node | None = tree.root  # has the step, and the keys next to it
+    for level in range(layer.missing_steps, len(steps)):
+        if mapping is None or mapping.kind != "mapping":
+            break
+        siblings = entries(mapping)
+        for name, child in siblings.items():
+            value = _digest_in(child)
+            if not _is_digest_key(name, value, steps[level:], siblings):
+                continue
+            where = f"line {tree.line(child)}" if layer.path else "the Application's helm.values"
+            full_key = path_text((*steps[:level], Segment(name)))
+            digests[full_key] = _Digest(value, layer.path, where)
+        step = steps[level]
+        next_node = item_at_indices(siblings.get(step.name), step.indices or ())
+        mapping = resolved(next_node) if next_node else None
     return digests
 
 

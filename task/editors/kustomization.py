@@ -127,10 +127,10 @@ def made_of(image: Replacement, lists: Iterable[Iterable[Replacement]]) -> Repla
     """
     for entries in lists:
         replacement = _replacement_of(image.name, entries)
-        changes_version = replacement.version != ""
-        if not changes_version:
+        sets_version = replacement.version != ""
+        if not sets_version:
             replacement = replace(replacement, tag=image.tag, digest=image.digest)
-        image = replacement
+        image = replacement  # the next list applies to the result
     return image
 
 
@@ -155,7 +155,7 @@ def reading_of(
     names = list(dict.fromkeys(entry.name for entry in applied_entries))
     if annotated:
         names.sort(key=lambda name: identity_of(name) != annotated)  # the annotated name first
-    # what Kustomize makes of each name
+    # for each name in the manifests, the image that Kustomize makes of it
     results = [_replacement_of(name, applied_entries) for name in names]
 
     versions = {entry.version for entry in written_entries}
@@ -165,8 +165,8 @@ def reading_of(
         gives_the_image = identity_of(results[0].name) == identity
         is_sound = is_sound and has_annotated_name and gives_the_image
 
-    # An entry may have no effect, because a later one changes its result: AIU appends such
-    # entries.
+    # An entry may have no effect on the image, because a later one (AIU appends such entries)
+    # changes its result.
     results_with_image = [
         result for result in results if identity_of(result.name) == identity and result.version
     ]

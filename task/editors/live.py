@@ -74,9 +74,8 @@ def write(
 def place(manifest: Mapping[str, Any], index: int, target: Target) -> str:
     """Return the Application field with the images: "spec.source.helm.parameters"."""
     _, section = _list_of(target.source)
-    return f"{_path_of_source(manifest, index)}/{section.name}/{section.list}".strip("/").replace(
-        "/", "."
-    )
+    pointer = f"{_path_of_source(manifest, index)}/{section.name}/{section.list}"
+    return pointer.removeprefix("/").replace("/", ".")
 
 
 def _list_of(source: Source) -> tuple[TargetKind, Section]:
@@ -210,8 +209,8 @@ def _operations(
 ) -> tuple[Operation, ...]:
     """Return the operations that change elements in place and append new ones.
 
-    `positions` are the positions in the source's list of the elements to change. A missing list is
-    added.
+    `new_elements` are the elements of the edited override file. `positions` are the positions in
+    the source's list of those that were in the file before the edit. A missing list is added.
     """
     # The override file's elements keep their order, and new ones are at the end.
     replacing = new_elements[: len(positions)]
@@ -246,7 +245,7 @@ def _changes_of_element(path: str, old: Any, new: Any) -> list[Operation]:
     # Field by field, so that unknown fields are kept.
     operations = []
     for name, new_value in new.items():
-        # an absent forceString means false
+        # An absent field means false or "", so there is no change if both values are empty.
         old_or_false = old.get(name) or False
         new_or_false = new_value or False
         if old_or_false != new_or_false:

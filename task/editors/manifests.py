@@ -236,7 +236,7 @@ def _trees(
     if not is_folder:
         text_of(files, target.path)
     elif target.path:
-        text_of(files, posixpath.join(target.path, "_"))
+        text_of(files, posixpath.join(target.path, "_"))  # any name in the folder
 
     for path in manifests_in(files, target):
         text = files[path].text
@@ -269,12 +269,13 @@ def _hits(tree: Tree, target: Target, image: Image | None) -> Iterator[Hit]:
 
     `image` is the new image, or None when only reading.
     """
-    marked_hits = list(marked_scalars(tree, target, image))
-    yield from marked_hits
+    own_hits = list(marked_scalars(tree, target, image))
+    yield from own_hits
+    all_hits = list(own_hits)
     for other in target.others:  # a scalar with another alias's marker belongs to that alias
         if other.alias:
-            marked_hits += marked_scalars(tree, replace(target, alias=other.alias), None)
-    marked_nodes = {id(hit.node) for hit in marked_hits}
+            all_hits += marked_scalars(tree, replace(target, alias=other.alias), None)
+    marked_nodes = {id(hit.node) for hit in all_hits}
 
     identities = {target.image.identity}
     annotated = live_image(target.keys.manifests_name)

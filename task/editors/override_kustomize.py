@@ -106,6 +106,7 @@ def read_below(files: Files, target: Target) -> Reading:
     """
     if target.kind == "kustomize-override":
         lower_entries: list[KustomizeImage] = []
+        # Without `carry`, which would include the spec's entries even if Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             lower_entries = [entry for entry, _ in lower_layer.origins.values()]
@@ -191,7 +192,7 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     old_entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
     wanted_entries = _wanted_entries(tree, lower_layer, target, image)
-    missing = _entries_to_append(wanted_entries, lower_layer, target, image)
+    appended = _entries_to_append(wanted_entries, lower_layer, target, image)
     changes = [
         (node, old, new)
         for (node, old), new in zip(old_entries, wanted_entries, strict=True)
@@ -204,16 +205,18 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return None if _is_of_image(entry, target) else entry.key
 
     with about(path):
+        # First the entries in the file, then the new ones, and finally all origin comments.
         tree = splice(tree, [(require_unshared(tree, node), new.text) for node, _, new in changes])
-        tree = with_new_elements(tree, SECTION, [entry.text for entry in missing])
-        added_keys = {entry.key for entry in missing if not _is_of_image(entry, target)}
-        tree = with_updated_copies(tree, SECTION, lower_layer, key_of, added_keys)
+        tree = with_new_elements(tree, SECTION, [entry.text for entry in appended])
+        copied_keys = {entry.key for entry in appended if not _is_of_image(entry, target)}
+        tree = with_updated_copies(tree, SECTION, lower_layer, key_of, copied_keys)
 
     remaining = [entry for _, entry in _entries(elements(tree, SECTION))]
+    # copies whose origin is gone
     removed = [entry for entry in wanted_entries if entry not in remaining]
     edits = [
         *(Edit(path, _key_in_edit(new), old.text, new.text) for _, old, new in changes),
-        *(Edit(path, _key_in_edit(entry), "", entry.text) for entry in missing),
+        *(Edit(path, _key_in_edit(entry), "", entry.text) for entry in appended),
         *(Edit(path, _key_in_edit(entry), entry.text, "") for entry in removed),
     ]
     # `result_of_write` uses these if only quotes or a comment changed.
@@ -262,19 +265,24 @@ def _wanted_entries(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each entry of the Application's spec or `.argocd-source.yaml` that is changed in the
-    override file without being a copy, and each that a hand-written list hides.
+    """Return the entries of the Application's spec or `.argocd-source.yaml` that have no effect,
+    and that no update of the override file would bring back.
 
-    Entries that an alias of the Application writes do not count as changed.
+    A changed entry is in the override file with a different meaning. It is not a copy, which the
+    next update would correct. A hidden entry is not in the override file, and Argo CD uses only the
+    file's list.
+
+    Entries of the image are not included. A changed entry is also not included if another alias of
+    the Application writes it.
     """
-    if target.carry is False:
+    if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
     _, tree = load(files, target, SECTION)
     entries = _entries(elements(tree, SECTION))
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    strays_by_key: dict[str, Stray] = {}
+    strays_by_name: dict[str, Stray] = {}
     for node, entry in entries:
         if entry.key not in origins or _is_of_image(entry, target):
             continue
@@ -283,15 +291,17 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
             continue
         original, comment = origins[entry.key]
         if _have_different_meanings(entry, original) and not is_copy(tree, node):
-            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=False)
-    if lower_layer.copied:
-        return tuple(strays_by_key.values())
+            name = _key_in_edit(entry)
+            strays_by_name[name] = Stray(name, comment, hidden=False)
+    if lower_layer.copied:  # the next update adds the entries that the file lacks
+        return tuple(strays_by_name.values())
 
     keys_in_file = {entry.key for _, entry in entries}
     for key, (entry, comment) in origins.items():
         if key not in keys_in_file and not _is_of_image(entry, target):
-            strays_by_key[_key_in_edit(entry)] = Stray(_key_in_edit(entry), comment, hidden=True)
-    return tuple(strays_by_key.values())
+            name = _key_in_edit(entry)
+            strays_by_name[name] = Stray(name, comment, hidden=True)
+    return tuple(strays_by_name.values())
 
 
 def _key_in_edit(entry: KustomizeImage) -> str:
@@ -333,7 +343,7 @@ def _entry_at_version(
     originals = [original.right for original, _ in origins.values()]
     full_name = name_as_spelled(image, target, entry.right, *originals)
     left = entry.left
-    if not left and entry.identity != image.identity:
+    if not left and entry.identity != image.identity:  # only the annotated name
         left = target.keys.kustomize_name
     return KustomizeImage(left, replace(image, name=full_name).reference)
 
@@ -375,7 +385,7 @@ def _entries_to_append(
 
     annotated = target.keys.kustomize_name
     all_entries = [*entries, *missing]
-    if annotated:
+    if annotated:  # only an entry with this name has an effect on the manifests
         annotated_key = identity_of(annotated)
         has_own_entry = any(entry.key == annotated_key for entry in all_entries)
     else:

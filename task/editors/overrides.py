@@ -91,7 +91,9 @@ class LowerLayer(Generic[T]):
 
 
 class Stray(NamedTuple):
-    """An element in the spec or the common file that the override file changes or hides."""
+    """An element in the spec or the common file that has no effect, because the override file has
+    different fields for it (changed), or has a list without it (hidden).
+    """
 
     name: str
     origin: str  # the comment that a copy of it would have: "# from the Application"
@@ -195,12 +197,13 @@ def read_lower_layer(
             origin_comments.add(match[1])
 
     common_list = None
-    if common_path(target) != path:
+    if common_path(target) != path:  # `write-back-target` may be the common file itself
         common_tree = _tree(files, common_path(target), section)
         common_list = _section_list(common_tree, section)
 
     origins: dict[str, tuple[T, str]] = {}  # by key: the element, and the comment of its copies
-    # The common file's list also replaces the spec's list.
+    # The common file's list also replaces the spec's list. The spec's elements are then only used
+    # if the user wants copies of them, or if the override file already has some.
     is_spec_used = common_list is None
     if is_spec_used or target.carry or FROM_SPEC in origin_comments:
         origins = {key: (element, FROM_SPEC) for key, element in spec.items()}
@@ -295,10 +298,10 @@ def with_updated_copies(
     """Return the tree without the copies whose origin is gone, and with the right origin comment on
     each other copy.
 
-    A copy is an element with an origin comment (`# from the Application`), or an element whose key
-    is in `added`. Its origin is the element with its key in the lower layer, which is the spec or
-    the common file. `key_of` returns an element's key, or None for the image's own elements, which
-    lose their comment.
+    A copy is an element with an origin comment (`# from the Application`). The elements whose keys
+    are in `added` are new copies, which have no comment yet. A copy's origin is the element with
+    the same key in the lower layer, which is the spec or the common file. `key_of` returns an
+    element's key, or None for the image's own elements, which lose their comment.
     """
     if lower_layer.copied:
         tree = _without_outdated_copies(tree, section, lower_layer, key_of)
@@ -479,6 +482,7 @@ def read(files: Files, target: Target) -> Reading:
     if section == HELM:
         # called only for its errors
         known_digest(files, target, names, parameters or target.source.parameters)
+    # With `spec`, one element has both the name and the tag.
     own_names = {names.spec or names.name, names.spec or names.tag, names.digest}
     texts = _values_by_name(parameters)
     is_sound = own_names.isdisjoint(unsound_names)
@@ -517,6 +521,7 @@ def read_below(files: Files, target: Target) -> Reading:
     parameters = _spec_elements(target)
     if target.kind.endswith("-override"):
         parameters = []
+        # Without `carry`, which would include the spec's elements even if Argo CD ignores them.
         lower_layer = _lower_layer(files, replace(target, carry=None))
         if lower_layer.used:
             parameters = [parameter for parameter, _ in lower_layer.origins.values()]
@@ -566,16 +571,17 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
     # Two sets of wanted elements, by name: those of the image, and copies of the lower layer's.
     own_elements = _own_elements(files, target, image, names, old_parameters)
     lower_layer = _lower_layer(files, target)
-    copies: dict[str, Parameter] = {}
+    wanted_copies: dict[str, Parameter] = {}
     if lower_layer.copied:
-        copies = {name: element for name, (element, _) in lower_layer.origins.items()}
+        wanted_copies = {name: element for name, (element, _) in lower_layer.origins.items()}
 
     def wanted_content(tree: Tree, element: Node) -> Parameter | None:
         """Return the wanted content for an element, or None to leave the element unchanged."""
         name = _text(element, "name")
         if name in own_elements:
             return own_elements[name]
-        return copies.get(name) if is_copy(tree, element) else None
+        # A person's element remains as it is, even if the lower layer has one with this name.
+        return wanted_copies.get(name) if is_copy(tree, element) else None
 
     def key_of(element: Node) -> str | None:
         """Return an element's name, or None for one of the image's own elements."""
@@ -583,10 +589,10 @@ def write(files: Files, target: Target, image: Image) -> tuple[Files, tuple[Edit
         return None if name in own_elements else name
 
     old_values = _values_by_name(old_parameters)
-    missing = [
-        element for name, element in {**copies, **own_elements}.items() if name not in old_values
-    ]
+    wanted_elements = {**wanted_copies, **own_elements}
+    missing = [element for name, element in wanted_elements.items() if name not in old_values]
     with about(path):
+        # First the elements in the file, then the missing ones, and finally all origin comments.
         tree = _with_values(tree, section, wanted_content)
         tree = _with_all_fields(tree, section, wanted_content)
         tree = with_new_elements(
@@ -618,7 +624,7 @@ def _own_elements(
     old_digest = ""
     if is_helm:
         old_digest = known_digest(files, target, keys, old_parameters or target.source.parameters)
-    name_key = keys.spec or keys.name
+    name_key = keys.spec or keys.name  # the element that has the image's name
     spellings = [
         parameter.value
         for parameter in (*old_parameters, *_spec_elements(target))
@@ -630,7 +636,7 @@ def _own_elements(
     elif keys.digest:
         texts = {
             keys.name: image_name,
-            keys.tag: image.tag or "latest",
+            keys.tag: image.tag or "latest",  # next to a digest, as in `tag_value`
             keys.digest: digest_value(image, keys.digest, old_digest),
         }
     else:
@@ -639,7 +645,7 @@ def _own_elements(
     for name, text in texts.items():
         clears_digest = name == keys.digest and not text  # the image has no digest
         is_written = text != "" or clears_digest
-        if name and is_written:
+        if name and is_written:  # a plugin may have no variable for the name
             elements_by_name[name] = Parameter(name, text, force_string=is_helm)
     return elements_by_name
 
@@ -720,12 +726,12 @@ def _first_missing_field(
 
 
 def strays(files: Files, target: Target) -> tuple[Stray, ...]:
-    """Return each element of the Application's spec or `.argocd-source.yaml` that is changed in the
-    override file without being a copy, and each that a hand-written list hides.
+    """Return the elements of the Application's spec or `.argocd-source.yaml` that have no effect,
+    and that no update of the override file would bring back: the changed and the hidden ones.
 
     Elements of the image are not included.
     """
-    if target.carry is False:
+    if target.carry is False:  # the user does not want copies, so nothing is missing
         return ()
     section = _section(target)
     keys = _element_names(target)
@@ -734,18 +740,22 @@ def strays(files: Files, target: Target) -> tuple[Stray, ...]:
     lower_layer = _lower_layer(files, target)
     origins = lower_layer.origins
 
-    changed: dict[str, Stray] = {}
+    # Changed: the file has the element with different fields, and it is not a copy, which the next
+    # update would correct. `managed` has the names that any entry of the Application writes.
+    written_names = own_names.union(target.managed)
+    changed: dict[str, Stray] = {}  # by name, which may appear twice in the file
     for element in elements(tree, section):
         parameter = _parameter_of_element(element, section)
         name = parameter.name
-        if name not in origins or name in own_names or name in target.managed:
+        if name not in origins or name in written_names:
             continue
         original, comment = origins[name]
         if parameter != original and not is_copy(tree, element):
             changed[name] = Stray(name, comment, hidden=False)
-    if lower_layer.copied:
+    if lower_layer.copied:  # the next update adds the elements that the file lacks
         return tuple(changed.values())
 
+    # Hidden: the file lacks the element, and Argo CD uses only the file's list.
     names_in_file = {parameter.name for parameter in _parameters(tree, section)}
     hidden = [
         Stray(name, comment, hidden=True)

@@ -320,7 +320,7 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
     combined = dict(data)
     if node.kind != "mapping":
         return combined
-    allows_any_key = ANY in shape
+    allows_any_key = ANY in shape  # the keys are names, so none is unknown
     for key, value in pairs(node):
         name = key.value
         is_known = name in shape or allows_any_key
@@ -336,8 +336,9 @@ def _with_unknown_keys(node: Node, data: FileData, shape: _Shape) -> FileData:
         # A hold, a build, or a rollback. The items of a collection are not records.
         is_record = not allows_any_key and not is_collection
         is_removed = is_record and inner_data is None
-        if is_removed:
+        if is_removed:  # its unknown keys go with it
             continue
+        # Everything else may have unknown keys, even if no data is left for it.
         known_data = inner_data if isinstance(inner_data, Mapping) else {}
         inner = _with_unknown_keys(value, known_data, inner_shape)
         if inner:

@@ -170,12 +170,12 @@ def reads_as(node: Node, data: Data) -> bool:
     )
 
 
-def accept_value(data: Word, old: Node) -> Comparison:
+def accept_value(data: Word) -> Comparison:
     """Return a comparison that accepts a node if it has this value and keeps the old node's
     anchor.
     """
 
-    def compare(_: Node, new: Node) -> Pairs | None:
+    def compare(old: Node, new: Node) -> Pairs | None:
         keeps_anchor = old.kind == "alias" or new.anchor == old.anchor
         return () if keeps_anchor and reads_as(new, data) else None
 
@@ -191,7 +191,7 @@ def splice(tree: Tree, new: Sequence[tuple[Node, Word]]) -> Tree:
     if not new:
         return tree
     splices = [_scalar_splice(tree, node, text) for node, text in new]
-    return checked(tree, splices, {id(node): accept_value(text, node) for node, text in new})
+    return checked(tree, splices, {id(node): accept_value(text) for node, text in new})
 
 
 def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
@@ -208,10 +208,10 @@ def _scalar_splice(tree: Tree, node: Node, data: Word) -> Splice:
         )
     start = content_start(tree.text, node)
     end = content_end(tree.text, node)
-    is_empty = start >= node.end
+    is_empty = start >= node.end  # `key:`, or only an anchor or a tag
     is_collection = node.kind not in {"scalar", "alias"}
-    lacks_boolean = isinstance(data, bool) and is_empty
-    if is_collection or lacks_boolean:
+    fills_with_boolean = isinstance(data, bool) and is_empty
+    if is_collection or fills_with_boolean:
         raise TargetError(
             f"line {tree.line(node)} does not have a single value",
             hint="use `key: value` on that line",
@@ -243,7 +243,7 @@ def _block_scalar_splice(tree: Tree, node: Node, content: str) -> Splice:
     represent the content, it gets quotes.
     """
     start = content_start(tree.text, node)
-    end = max(content_end(tree.text, node), node.start)
+    end = content_end(tree.text, node)
     block_scalar = reblock(tree.text[start:end], content)
     if block_scalar is None:
         quoted = spell(content, quote=True)
@@ -270,7 +270,7 @@ def _must_be_quoted(tree: Tree, node: Node, text: str) -> bool:
     parent = tree.parent(node)
     if parent is None or parent.style != "{":  # not in flow style
         return False
-    follows_colon = node.start < node.end and tree.text[node.start - 1] == ":"
+    follows_colon = node.start < node.end and tree.text[node.start - 1] == ":"  # {"a":1}
     if ":" in text or follows_colon:
         return True
     key = tree.key_of(node)
@@ -405,8 +405,8 @@ def _splices_in_brackets(tree: Tree, node: Node, more: More) -> list[Splice]:
     else:
         end = content_end(text, node.children[-1])
     first_entry = node.children[0].start
-    margin = text[line_start(text, first_entry) : first_entry]
-    last_line_end = line_end(text, end)
+    margin = text[line_start(text, first_entry) : first_entry]  # before the first entry
+    last_line_end = line_end(text, end)  # of the line with the last entry
     first_has_own_line = not margin.strip(" \t")
     bracket_has_own_line = last_line_end <= closing_bracket
     if not first_has_own_line or not bracket_has_own_line:
@@ -536,10 +536,9 @@ def drop_items(tree: Tree, sequence: Node, numbers: Sequence[int]) -> Tree:
         if has_own_line:
             end = line_end(text, content_end(text, item))
             cuts[number] = _splice_to_remove_lines(text, start, end)
-    # The removal is optional, so if it would change anything else, keep these items.
     try:
         return checked(tree, list(cuts.values()), {id(sequence): accept_removal(*cuts)})
-    except TargetError:
+    except TargetError:  # the removal is optional
         return tree
 
 
@@ -595,8 +594,8 @@ def content_start(text: str, node: Node) -> int:
 
 def content_end(text: str, node: Node) -> int:
     """Return the end of the node's content, without trailing blank lines and comments."""
-    # Parsers place the end of a block collection at the next token, so use the end of its last
-    # scalar.
+    # Parsers place the end of a block collection at the next token, so go down to its last child
+    # that is not one, and use that end.
     while node.children and node.style != "{":
         last_child = node.children[-1]
         if node.kind == "mapping":
@@ -649,7 +648,7 @@ def position_of_missing_value(tree: Tree, node: Node) -> int:
     Raises TargetError if the key has no `:`, or if the node is itself a key.
     """
     key = tree.key_of(node)
-    if key is None:  # an item
+    if key is None:  # an item, whose empty value is right after its dash
         return node.end
     position = None if key is node else position_after_colon(tree.text, key)
     if position is None:
@@ -701,7 +700,7 @@ def indents(tree: Tree) -> tuple[int, int]:
             mapping_indent = indent
         if mapping_indent is not None and sequence_indent is not None:
             break
-    # None, or 0 for a sequence, does not show how to indent a mapping
+    # A sequence at the column of its key (0) does not show how to indent a mapping.
     return mapping_indent or sequence_indent or 2, sequence_indent or 0
 
 

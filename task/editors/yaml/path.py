@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # If there are several, the last one has the key with brackets in its name.
+    # If there are several, a key with brackets in its name is last, and wins.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -345,7 +345,7 @@ def paths_of_uses(
             continue
         root_count += 1
         if root_count > MOST_USES:
-            break
+            break  # raises the same error as too many steps
         steps = _segments(path_below)
         nodes_at_path = find_all(tree, root, steps)
         if missing:
@@ -476,6 +476,7 @@ def _next_step(
         return _item_at(mappings.tree, plain_value, first_step), path[1:]
     # each value of a key with dots, the indices after the key, and the path below them
     dotted_matches = []
+    # Not all steps: if they were one key, `locate` would have found the node at the path.
     for step_count in range(2, len(path)):
         for key, indices in _possible_keys(path[:step_count]):
             dotted_value = value(mapping, key)

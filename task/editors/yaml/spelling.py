@@ -52,7 +52,7 @@ def looks_typed(text: str) -> bool:
         return True
     if not text.startswith(_NUMERIC):
         return False
-    if text[4:5] == "-" and _DATE.fullmatch(text):  # after a year
+    if text.startswith("-", 4) and _DATE.fullmatch(text):  # 2024-01-02
         return True
     # Most versions have two dots, and numbers do not, so the slow pattern is needed only for the
     # rest.

@@ -94,7 +94,9 @@ class Tree:
             current = self.parent(current)
 
     def key_of(self, node: Node) -> Node | None:
-        """Return the key whose value is `node`, or None for sequence items and roots."""
+        """Return the key whose value is `node`, or `node` itself if it is a key. Return None for
+        sequence items and roots.
+        """
         parent = self.parent(node)
         if parent is None or parent.kind != "mapping":
             return None
