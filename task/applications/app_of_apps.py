@@ -21,7 +21,13 @@ from task.applications.git import (
     TooManyRepositoriesError,
     repository_key,
 )
-from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
+from task.applications.kustomizations import (
+    kustomization_in,
+    listed,
+    needed,
+    path_at,
+    references_in,
+)
 from task.applications.manifest_text import (
     KINDS,
     SUFFIXES,
@@ -107,7 +113,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     spec = mapping(item.get("spec"))
     hydrator = spec.get("sourceHydrator")
     source_list = spec.get("sources")
-    if isinstance(hydrator, dict):
+    if isinstance(hydrator, dict):  # Argo CD renders this source to another branch
         sources: list[Any] = [hydrator.get("drySource")]
     elif isinstance(source_list, list) and source_list:
         sources = source_list
@@ -213,6 +219,7 @@ def _chart_release(
     values_object = helm.get("valuesObject")  # takes precedence
     if isinstance(values_object, dict) and values_object:
         values = json.dumps(values_object)
+    # a file that begins with "/" is relative to the repository's root, and any other to the chart
     absolute_paths = [posixpath.normpath(posixpath.join("/", path, file)) for file in files]
     release = Release(
         name=_scalar(helm.get("releaseName")) or name,
@@ -321,13 +328,16 @@ class FollowedApplications:
         Anything that cannot be read is yielded as a problem.
         """
         count = 0  # of Applications
+        # Sources without a folder. Those of the lowest level are not reported, because nothing
+        # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}
         for _ in range(self._depth):
             not_followed |= self._no_folders
             self._no_folders = {}
             for folders in self._waiting_by_branch():
                 for found in self._manifests_on_branch(folders):
-                    count += is_application(found.item)
+                    if is_application(found.item):
+                        count += 1
                     if count > self._most:
                         message = (
                             f"--follow-apps: there are more than {self._most:,} Applications to"
@@ -445,20 +455,19 @@ class FollowedApplications:
                 yield from branch.manifests(manifest_paths)
                 return
 
-            hint = self._rendering.way_out(kind)
+            hint = self._rendering.hint_if_disabled(kind)
             if folder.unsupported:  # overrides the hint, because --render would not help
                 hint = (
                     f"{folder.parent} has {folder.unsupported}, which is not followed: {_CLUSTER}"
                 )
             if hint:
-                yield self._rendering.advice(kind, where, hint)
+                yield self._rendering.unrendered_warning(kind, where, hint)
                 return
 
-            value_files = folder.release.value_files
-            existing_files = tuple(path for path in value_files if branch.has_file(path))
+            release = folder.release
             if folder.optional_values:
-                value_files = existing_files
-            release = replace(folder.release, value_files=value_files)
+                existing = tuple(path for path in release.value_files if branch.has_file(path))
+                release = replace(release, value_files=existing)
             for found in self._rendering.rendered(
                 kind, where, folder.path, branch.files_below, release
             ):
@@ -472,7 +481,9 @@ class FollowedApplications:
         # Only Helm's output depends on the release.
         release = folder.release if kind == "helm" else Release()
         repo = repository_key(folder.repo)
+        # the same folder may be deployed by several Applications
         without_parent = replace(folder, repo=repo, release=release, parent="")
+        # the namespace counts for all kinds, because manifests without one get it
         key = (without_parent, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)
@@ -524,6 +535,7 @@ class _Branch:
     def why_missing(self, path: str) -> str:
         """Return the reason that no files were found in a folder."""
         quoted_path = repr(path[:_LONGEST])
+        # for `apps/web/chart`: `apps`, `apps/web`, `apps/web/chart`
         parents_and_path = accumulate(path.split("/"), posixpath.join)
         is_file_or_below_one = any(parent in self._known for parent in parents_and_path)
         if is_file_or_below_one:
@@ -580,7 +592,7 @@ class _Branch:
         if not path:
             return []
         try:
-            entries = list(places(self._text(path), path))
+            entries = list(references_in(self._text(path), path))
         except Malformed:
             return []
         targets = [path_at(folder, entry) for entry in entries]
@@ -612,7 +624,7 @@ class _Branch:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
-            # `manifests` gets their text from there
+            # the method `manifests`, which is called next, gets their texts from there
             self._files.update((path, File(texts[path])) for path in manifests)
         return manifests
 

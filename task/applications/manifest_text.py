@@ -54,7 +54,9 @@ def source_warning(
     subject: str = "",
     advice: bool = False,
 ) -> Found:
-    """Return a warning about a source, in place of a manifest."""
+    """Return a warning about a source, in place of a manifest. `advice` means that it is not about
+    a mistake, but about a source that is not read.
+    """
     trouble = Trouble.warning("source", message, hint)
     return Found({}, origin, trouble, subject=subject, advice=advice)
 

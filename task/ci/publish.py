@@ -181,6 +181,7 @@ def _if_it_fits(size: int, text: str | None) -> str:
     Git allows branch names that a terminal shows reversed, and a changed name would refer to a
     different branch.
     """
+    # what cannot be encoded, such as a byte that was not UTF-8, becomes "?"
     value = (text or "").encode(errors="replace").decode()
     fits = len(value.encode()) <= size
     return value if fits and value.isprintable() else ""

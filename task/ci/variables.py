@@ -90,14 +90,15 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
     means "no date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(options.sequence)
-    counter = ""
+    counter = ""  # a number from the option has none
     time = created_of(options.created)
     commit = options.source_commit
     job = origin_of(environ)
     if _may_be_the_build(job, commit, repository):  # else the job only deploys
         if number is None:
             number, counter = _number_and_counter(environ)
-        # BUILDKITE_COMMIT may be `HEAD`, and other variables may contain a branch name.
+        # The job's commit is not always one: BUILDKITE_COMMIT may be `HEAD`, and other variables
+        # may contain a branch name.
         if not commit and COMMIT.fullmatch(job.commit):
             commit = job.commit.lower()
         repository = repository or job.repository

@@ -87,7 +87,7 @@ def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
     if not os.path.exists(ca_file):
-        ca_file = ""
+        ca_file = ""  # trust the usual authorities
     server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",

@@ -160,7 +160,7 @@ class Kubernetes:
         accept = _JSON if full else _METADATA
         default_page = WHOLE_PAGE if full else PAGE
         page_size = page or default_page
-        # (namespace, name) of each, because a list that starts over returns some of them again
+        # (namespace, name) of each: a list that starts over returns some objects again
         yielded: set[tuple[str, str]] = set()
         for item in self._read_pages(act, params, accept, page_size):
             key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
@@ -280,8 +280,8 @@ class Kubernetes:
                 raise error_for_foreign_answer(answer)
             cursor.go_to_next_page(body)
 
-            # Objects still referenced by this loop would stay in memory while the next page is
-            # read.
+            # The loop must not refer to this page's objects anymore when it reads the next page:
+            # otherwise, two pages would be in memory.
             del answer, body
             items = iter(mappings(items))
             yield from items
@@ -406,9 +406,9 @@ class _Cursor:
 
     def shrink_pages(self) -> bool:
         """Request fewer objects from now on. Return False if it was only one object already."""
-        possible = self._page_size > 1
+        can_shrink = self._page_size > 1
         self._page_size = max(self._page_size // 8, 1)
-        return possible
+        return can_shrink
 
     def restart_if_expired(self, answer: Response) -> bool:
         """Return whether the server no longer accepts the `continue` token. If so, set the token

@@ -39,6 +39,7 @@ class Seen:
     @property
     def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
+        # Those with an image-list are in `annotated`, and the rest are HelmReleases.
         releases = (
             subscribed.application
             for subscribed in self.subscribed
@@ -50,6 +51,7 @@ class Seen:
         """Return all images in `image-list` annotations and HelmReleases, by identity (the name
         without a tag).
         """
+        # without duplicates, because many Applications have the same image-list
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
@@ -71,7 +73,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     `image-list`. All other Applications share a single one. Without images, every Application with
     subscriptions counts as using them.
     """
-    identities = {image.identity for image in images} if images else None
+    identities = {image.identity for image in images} if images else None  # None: all images
     using_apps = set()  # the keys of the Applications that use one of the images
     already_reported = set()  # (Application, annotation key) for which there is an error
     for subscribed in seen.subscribed:
@@ -147,7 +149,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any `image-list` entry, not even a broken one."""
     tracked = set()  # names without tags
-    unreadable_texts = []
+    unreadable_texts = []  # of entries that cannot be parsed
     for subscribed in seen.subscribed:
         for sub in subscribed.subscriptions:
             tracked.add(sub.entry.image.identity)
@@ -281,7 +283,7 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ from `name` by at most two characters. If there are
     none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
-    # counted up to one more than is allowed
+    # Two names that differ by more than is allowed get LETTERS + 1: counting on would be slow.
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
     if similar:
