@@ -103,8 +103,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             snapshot = _read_snapshot(batch, expected_heads)
-            # With the settings of the repository's own config at this tip. `batch` and `job` stay as
-            # they are, because the next attempt may read another config.
+            # With the settings of the repository's own config at this tip. `batch` and `job` stay
+            # unchanged, because the next attempt may read another config.
             configured_batch, snapshot, configured_job = govern(batch, snapshot, job)
             delivery = prepare(
                 configured_batch, snapshot, gather, contention, configured_job, world

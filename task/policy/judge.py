@@ -64,7 +64,7 @@ def judge(
     # Only a tag that the same rules admit can be newer. `latest`, or a version outside the range,
     # is always replaced. So an update may be a downgrade: if 2.0.0 is running, ~1.0 picks 1.0.5.
     # AIU never compares with the running tag.
-    # `current.also` has the tags of other entries for the image, which the update would replace too.
+    # `current.also` has the tags of the image's other entries, which the update would replace too.
     tags_to_compare = () if allow_downgrade else (current.tag, *current.also)
     for tag in tags_to_compare:
         is_comparable = tag not in {"", image.tag} and objection(tag, policy) is None
