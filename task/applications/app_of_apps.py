@@ -381,7 +381,7 @@ class FollowedApplications:
             return
 
         for folder in dict.fromkeys(folders):
-            if folder.path and not branch.inside(folder.path):
+            if folder.path and not branch.inside(folder.path):  # the root ("") always exists
                 yield _not_followed_warning(folder.parent, branch.why_missing(folder.path))
         for folder, kind in new_folders:
             for manifest in self._manifests_of(folder, kind, branch):

@@ -191,7 +191,7 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         return files[name].text.encode()
 
     where = f"{snapshot.repo}//{path}".rstrip("/")
-    manifests = Folder(
+    folder = Folder(
         root=path,
         paths=files,
         manifests=sorted(files),
@@ -203,12 +203,13 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         posixpath.basename(name) for name in files if posixpath.dirname(name) == path
     ]
     kind = kind_of(names_in_folder)
-    found = manifests.found()
-    if kind and not rendering.hint_if_disabled(kind):  # it can be rendered
+    if kind is None or rendering.hint_if_disabled(kind):
+        found = folder.found()
+    else:
         rendered_manifests = rendering.rendered(kind, where, path, files_below)
         place = (snapshot.repo, snapshot.branch, path)
         found = (replace(item, place=place) for item in rendered_manifests)
-    yield from or_broken(found, manifests.contents(), f"{where} ({counted(len(files), 'file')})")
+    yield from or_broken(found, folder.contents(), f"{where} ({counted(len(files), 'file')})")
 
 
 def _ref(query: str) -> str:

@@ -333,16 +333,16 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
     problems = [_unreadable_folder(error, root) for error in errors]
     manifest_paths = [path for path in paths if path.endswith(SUFFIXES)]
-    manifests = Folder(
+    in_folder = Folder(
         root=_path_shown(root),
         paths=paths,
         manifests=manifest_paths,
         read=_content,
         rendering=rendering,
     )
-    found = chain(manifests.found(), problems)
+    found = chain(in_folder.found(), problems)
     place = f"{root} ({counted(len(manifest_paths), 'file')})"
-    yield from or_broken(found, manifests.contents(), place)
+    yield from or_broken(found, in_folder.contents(), place)
 
 
 def _path_shown(folder: str) -> str:

@@ -348,7 +348,7 @@ def run(
     if why_stopped:
         raise Malformed(f"{program} was stopped: {why_stopped}", _ENDED)
     if code:
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived, which also ends the program
         lines = [
             line
             for line in err.replace(tree, ".").splitlines()
@@ -456,7 +456,7 @@ def _run_renderer(
         try:
             with shutdown.ending(watch.end):
                 watch.wait()
-        except BaseException:
+        except BaseException:  # the program must not outlive this step
             finish(running)
             raise
         if watch.why:

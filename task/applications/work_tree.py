@@ -87,7 +87,7 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
     url = url_output.out.decode().strip()
-    if url.startswith(("./", "../")):
+    if url.startswith(("./", "../")):  # another repository on this machine
         url = os.path.normpath(os.path.join(top, url))
     branch = branch_output.out.decode().strip()
     if branch == "HEAD":  # no branch is checked out

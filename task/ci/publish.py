@@ -69,7 +69,8 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
     """Return all results, but with an empty message and no Application names.
 
     `application_count` is the number of Applications that were updated. A value that exceeds its
-    maximum size is "".
+    maximum size is "". The maximum sizes are those of the longest valid tag, digest (`sha512:…`),
+    and commit ID; the others are long enough for all usual values.
     """
     image = report.images[0] if report.images else None
     commit = _first_commit(report)

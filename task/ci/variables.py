@@ -31,6 +31,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     # set some variables by hand.
     origins = []
     for system in SYSTEMS:
+        # `system.origin` is an `Origin` of templates, such as "{CI_COMMIT_SHA}"
         values = [filled(template, variables) for template in system.origin]
         origins.append(Origin(*values))
 

@@ -314,7 +314,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems
 
 
-def looker(seen: Seen, job: Job, world: World) -> Look:
+def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
     """Return a function that looks up the subscriptions (the images to update) of any Application
     by its key (`namespace/name`), even if it is not part of the run.
 
@@ -404,7 +404,7 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
         *untracked_problems(
             counted,
             untracked_images,
-            whole=not leaves_out_skipped,
+            all_were_read=not leaves_out_skipped,
             required=job.require_match,
         ),
         *unread_keys(counted, job.images),

@@ -93,7 +93,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         }
         if app.key in using_apps or not app.annotations.get("image-list"):
             problems += [_doubt_warning(app, key, why) for key, why in without_effect.items()]
-        elif without_effect:
+        elif without_effect:  # the shared warning shows only one key for each Application
             first_key = next(iter(without_effect))
             first_keys_of_others.append((app.key, first_key))
     return (*problems, *about_others(first_keys_of_others, "annotations that have no effect"))
@@ -176,13 +176,14 @@ def untracked_problems(
     seen: Seen,
     images: Sequence[Image],
     *,
-    whole: bool,
+    all_were_read: bool,
     required: bool,
 ) -> tuple[Problem, ...]:
     """Return a warning for each of these untracked images (no Application uses them), with a hint
     that names similar tracked images. If a match is `required`, it is an error.
 
-    `whole`: all considered Applications were read, so tracked images can be counted.
+    `all_were_read`: the number of tracked images is known, because all Applications to consider
+    were read.
     """
     if not images:
         return ()
@@ -194,7 +195,7 @@ def untracked_problems(
             hint = f"did you mean {similar[0]}?"
         elif similar:
             hint = f"did you mean one of these: {', '.join(similar)}?"
-        elif not whole:  # the number of tracked images is unknown
+        elif not all_were_read:  # the number of tracked images is unknown
             hint = "use the image name from image-list"
         elif len(tracked) > 1:
             hint = f"{len(tracked)} other images are tracked; use the image name from image-list"

@@ -22,7 +22,7 @@ from task.landing.overridden import called
 from task.landing.ports import NOBODY, Batch, Look, World
 from task.model import Commit, Decision, Problem, Report, Timings, Unusable
 from task.pipeline.deliver import deliver
-from task.pipeline.discover import discover, looker
+from task.pipeline.discover import discover, subscription_lookup
 from task.pipeline.match import (
     AT_ONCE,
     Matched,
@@ -87,7 +87,8 @@ def run(
         done = done.plus(Outcome(error_decisions))
     # From now on, a signal only ends waiting early. The report still shows what landed.
     shielded.enter_context(shutdown.shield())
-    done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
+    look = subscription_lookup(seen, job, world)
+    done = done.plus(deliver_all(matched, job, world, look))
     landed_at = world.now()
 
     ended = after(Delivered(job, seen, matched, done, began), world)

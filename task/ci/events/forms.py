@@ -103,7 +103,7 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         raise
     if is_detected:
         has_event = any(_form_name(document, allowed_forms) for _position, document in documents)
-        if not has_event:
+        if not has_event:  # a builder's JSON file
             return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
