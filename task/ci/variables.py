@@ -36,6 +36,7 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
         origins.append(Origin(*values))
 
     def provided_facts(origin: Origin) -> tuple[bool, bool, bool]:
+        """Return a key that is greater for an origin to prefer: True is greater than False."""
         return bool(origin.commit), bool(origin.repository), bool(origin.run)
 
     return max(origins, key=provided_facts)

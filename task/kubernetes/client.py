@@ -333,6 +333,7 @@ class Kubernetes:
             headers["Content-Type"] = content_type
 
         def send_request() -> Response:
+            """Send it with the current credential."""
             return self._client().ask(
                 method,
                 act.path,

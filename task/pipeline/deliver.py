@@ -221,8 +221,8 @@ def prepare(
     """
     # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
-    moves = _decided_moves(batch, snapshot, job, facts)
-    heads, moves = read_heads(batch, snapshot, moves, job, world)
+    first_moves = _decided_moves(batch, snapshot, job, facts)
+    heads, moves = read_heads(batch, snapshot, first_moves, job, world)
 
     # 2. Decide again without the holds (orders that keep a version) of rollbacks that were declined
     #    or merged. The holds are in the memory branch's files.
@@ -249,9 +249,10 @@ def prepare(
     head_fates = together.head_fates
 
     # 4. Edit the files. Before that, updates become errors if Argo CD would not sync a commit with
-    #    our signature.
-    moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
-    prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
+    #    our signature. After that, refusals without effect are marked: those of a version that a
+    #    commit writes to the same place for another entry.
+    final_moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
+    prepared = prepare_commits(snapshot, final_moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
@@ -267,7 +268,7 @@ def prepare(
     for name, fates_on_head in head_fates.items():
         problems += fates_on_head.problems
         waiting_rows += fates_on_head.rows(name)
-    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    problems += hindered(final_moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
         # as it was read, because `MemoryBranchWriter` compares the new files with it
         base=replace(snapshot, memory_files=memory_files_as_read),
@@ -277,9 +278,9 @@ def prepare(
         lists=Lists.after(heads, prepared, head_fates, snapshot, job.terms.now),
         waiting_rows=tuple(waiting_rows),
         problems=tuple(problems),
-        memory_files=memory_files_after(snapshot, moves),
-        author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        only_remembered=_only_remembered(moves, snapshot.branch),
+        memory_files=memory_files_after(snapshot, final_moves),
+        author=agreed_wording(job.wording, [move.subscription for move in final_moves]).author,
+        only_remembered=_only_remembered(final_moves, snapshot.branch),
     )
 
 
@@ -727,14 +728,15 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
     """
     _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
     trailers = set(last_paragraph.splitlines())
-    # also without digests, because another Application's target may also have the digest
+    # Also without digests: the images below have no digest, but the trailer has one if another
+    # Application's target needed it.
     trailers |= {line.partition("@")[0] for line in trailers}
 
     apps = set()
     for decision in on_base:
         sub = decision.subscription
         tag = decision.candidate.tag
-        digest = "" if tag else decision.candidate.digest
+        digest = "" if tag else decision.candidate.digest  # a digest alone has no shorter form
         image = replace(sub.entry.image, tag=tag, digest=digest)
         app = sub.application.key
         if f"Image: {image.reference}" in trailers and f"Application: {app}" in trailers:

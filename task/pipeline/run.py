@@ -94,10 +94,10 @@ def run(
     ended = after(Delivered(job, seen, matched, done, began), world)
     problems += (*ended.problems, *matched.problems)
     timings = Timings(
-        job.terms.now,
-        matched_at - began,
-        landed_at - matched_at,
-        world.now() - landed_at,  # the steps after landing
+        started=job.terms.now,
+        find=matched_at - began,
+        land=landed_at - matched_at,
+        follow=world.now() - landed_at,
     )
 
     without_urls = report(job, seen, matched, done.plus(ended.outcome), problems)

@@ -145,6 +145,7 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     rules = rules_of(policy)
 
     def sort_key(tag: str) -> Any:
+        """Return the strategy's key for a tag, which is greater for a newer one."""
         return rules.sort_key(tag, dates.get(tag, ""))
 
     return tuple(sorted(admitted(tags, policy), key=sort_key, reverse=True))
