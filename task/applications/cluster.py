@@ -83,8 +83,8 @@ class ClusterManifests:
 
         for scope in scopes:
             # `listed_scope` is Argo CD's namespace if we are not allowed to list all namespaces
-            listed_scope, needed = self._list_if_allowed(scope, name_patterns)
-            for item in self._read_in_full(listed_scope, needed):
+            listed_scope, items_to_read = self._list_if_allowed(scope, name_patterns)
+            for item in self._read_in_full(listed_scope, items_to_read):
                 yield Found(_with_kind(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
@@ -130,7 +130,7 @@ class ClusterManifests:
         are not allowed to list.
         """
         try:
-            return scope, self._list_needed(scope, name_patterns)
+            return scope, self._list_items_to_read(scope, name_patterns)
         except ForbiddenError as error:
             any_app_in_home = Application(namespace=self._home, name="")
             only_namespaces = Narrow(namespaces=self._narrow.namespaces)
@@ -140,35 +140,35 @@ class ClusterManifests:
             why = "the step is not allowed to list Applications in all namespaces"
             self._log("info", f"{why}: using only those in namespace {self._home!r}")
             self._log("debug", f"{error.message}; {error.hint}")
-        return self._home, self._list_needed(self._home, name_patterns)
+        return self._home, self._list_items_to_read(self._home, name_patterns)
 
-    def _list_needed(self, scope: str, name_patterns: Sequence[_NamePattern]) -> list[Item]:
+    def _list_items_to_read(self, scope: str, name_patterns: Sequence[_NamePattern]) -> list[Item]:
         """Return the Applications that may concern this run, reduced to their namespaces and names,
         because annotations and managedFields are large.
 
         An Application that the server has returned in full is not reduced. All listed Applications
         count in `listed`.
         """
-        needed: list[Item] = []
+        items_to_read: list[Item] = []
         listed_before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
-            if not self._may_concern_run(item, name_patterns):  # may also add it to `passed_over`
+            if not self._must_be_read(item, name_patterns):  # may also add it to `passed_over`
                 continue
             if "spec" in item:
-                needed.append(item)
+                items_to_read.append(item)
                 continue
             metadata = mapping(item.get("metadata"))
             names = {key: metadata.get(key) for key in ("namespace", "name")}
-            needed.append({"metadata": names})
+            items_to_read.append({"metadata": names})
         self._log(
             "debug",
-            f"{self.listed - listed_before} Applications, {len(needed)} of them may track the"
-            " images",
+            f"{self.listed - listed_before} Applications, {len(items_to_read)} of them may track"
+            " the images",
         )
-        return needed
+        return items_to_read
 
-    def _may_concern_run(self, item: Item, name_patterns: Sequence[_NamePattern]) -> bool:
+    def _must_be_read(self, item: Item, name_patterns: Sequence[_NamePattern]) -> bool:
         """Return whether an Application must be read in full, judging by its metadata.
 
         It must match the command-line options. And either an ImageUpdater selects its name, or it
@@ -198,19 +198,19 @@ class ClusterManifests:
             self.passed_over.append(app)
         return False
 
-    def _read_in_full(self, scope: str, needed: Sequence[Item]) -> Iterator[Item]:
-        """Yield the needed objects in full, read in the cheaper of two ways: with a list of all
-        objects in the scope, or with one request for each needed object.
+    def _read_in_full(self, scope: str, items_to_read: Sequence[Item]) -> Iterator[Item]:
+        """Yield these Applications in full, read in the cheaper of two ways: with a list of all
+        objects in the scope, or with one request for each of them.
 
         Objects that have been deleted in the meantime are skipped.
         """
         # A server that cannot list only metadata returns whole objects (`Accept` falls back).
-        yield from (item for item in needed if "spec" in item)
-        to_read = [item for item in needed if "spec" not in item]
+        yield from (item for item in items_to_read if "spec" in item)
+        reduced_items = [item for item in items_to_read if "spec" not in item]
 
-        list_is_cheaper = len(to_read) > max(_HANDFUL, self.listed * _SHARE)
+        list_is_cheaper = len(reduced_items) > max(_HANDFUL, self.listed * _SHARE)
         if list_is_cheaper:
-            wanted_names = {_namespace_and_name(item) for item in to_read}
+            wanted_names = {_namespace_and_name(item) for item in reduced_items}
             for item in self._kubernetes.list(
                 APPLICATIONS,
                 scope,
@@ -222,8 +222,8 @@ class ClusterManifests:
             return
 
         # A handful at a time, because objects are large.
-        for start in range(0, len(to_read), _HANDFUL):
-            items_at_once = to_read[start : start + _HANDFUL]
+        for start in range(0, len(reduced_items), _HANDFUL):
+            items_at_once = reduced_items[start : start + _HANDFUL]
             for whole_item in in_threads(self._get, items_at_once, AT_ONCE):
                 if whole_item:
                     yield whole_item
