@@ -81,7 +81,7 @@ class Deployed:
     optional_values: bool = False  # ignoreMissingValueFiles
     # the unsupported manifest key that prevents rendering the folder
     unsupported: str = ""
-    parent: str = "?"  # "namespace/name" of the Application
+    app: str = "?"  # "namespace/name" of the Application that deploys the folder
 
     def holds(self, path: str) -> bool:
         """Return whether a file in or below the folder is one of its manifests.
@@ -103,7 +103,7 @@ class NoFolder:
 
     why: Literal["chart", "plugin", "outside", "no repoURL"]
     path: str = ""
-    parent: str = "?"
+    app: str = "?"  # "namespace/name"
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
@@ -122,36 +122,36 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 
     metadata = mapping(item.get("metadata"))
     full_name = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
-    parent = "/".join(full_name) or "?"
+    app = "/".join(full_name) or "?"
     name = _scalar(metadata.get("name"))
     namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
     for source in sources:
         if isinstance(source, dict):
-            yield from _deployed_by(source, parent, name, namespace)
+            yield from _deployed_by(source, app, name, namespace)
 
 
 def _deployed_by(
     source: Mapping[str, Any],
-    parent: str,
+    app: str,
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
     """Yield the folder that a source deploys, or the reason that it is not a folder. Yield nothing
     if the source only provides values for another source.
 
-    `parent` is the Application in messages. `name` and `namespace` are the defaults of its Helm
+    `app` is the Application in messages. `name` and `namespace` are the defaults of its Helm
     release.
     """
     repo = _scalar(source.get("repoURL"))
     why_no_folder = _why_no_folder(source, repo)
     if why_no_folder:
-        yield NoFolder(why_no_folder, parent=parent)
+        yield NoFolder(why_no_folder, app=app)
         return
     path = _scalar(source.get("path"))
     if not path:  # the source only provides values
         return
     if posixpath.normpath(path).split("/")[0] == "..":
-        yield NoFolder("outside", path, parent)
+        yield NoFolder("outside", path, app)
         return
 
     path_from_root = posixpath.normpath(posixpath.join("/", path)).strip("/")
@@ -172,7 +172,7 @@ def _deployed_by(
         release=release,
         optional_values=helm.get("ignoreMissingValueFiles") is True,
         unsupported=unsupported_key,
-        parent=parent,
+        app=app,
     )
 
 
@@ -343,11 +343,7 @@ class FollowedApplications:
                             f"--follow-apps: there are more than {self._most:,} Applications to"
                             " follow"
                         )
-                        yield Found(
-                            {},
-                            "",
-                            Trouble("source", message, _TOO_MANY),
-                        )
+                        yield Found({}, "", Trouble("source", message, _TOO_MANY))
                         return
                     self.note(found)
                     yield found
@@ -367,7 +363,7 @@ class FollowedApplications:
         repository, and the problems with reading them.
         """
         repo = folders[0].repo
-        if repo in self._unreadable:
+        if repo in self._unreadable:  # this has already been reported
             return
         try:
             repository = self._repositories.of(repo)
@@ -382,7 +378,7 @@ class FollowedApplications:
 
         for folder in dict.fromkeys(folders):
             if folder.path and not branch.inside(folder.path):  # the root ("") always exists
-                yield _not_followed_warning(folder.parent, branch.why_missing(folder.path))
+                yield _not_followed_warning(folder.app, branch.why_missing(folder.path))
         for folder, kind in new_folders:
             for manifest in self._manifests_of(folder, kind, branch):
                 with_namespace = _with_namespace(manifest, folder.release.namespace)
@@ -457,9 +453,7 @@ class FollowedApplications:
 
             hint = self._rendering.hint_if_disabled(kind)
             if folder.unsupported:  # overrides the hint, because --render would not help
-                hint = (
-                    f"{folder.parent} has {folder.unsupported}, which is not followed: {_CLUSTER}"
-                )
+                hint = f"{folder.app} has {folder.unsupported}, which is not followed: {_CLUSTER}"
             if hint:
                 yield self._rendering.unrendered_warning(kind, where, hint)
                 return
@@ -473,7 +467,7 @@ class FollowedApplications:
             ):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
-            message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
+            message = f"{where}, which {folder.app} deploys, is not followed: {error.message}"
             yield source_warning(where, message, error.hint, advice=True)
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
@@ -482,9 +476,9 @@ class FollowedApplications:
         release = folder.release if kind == "helm" else Release()
         repo = repository_key(folder.repo)
         # the same folder may be deployed by several Applications
-        without_parent = replace(folder, repo=repo, release=release, parent="")
+        without_app = replace(folder, repo=repo, release=release, app="")
         # the namespace counts for all kinds, because manifests without one get it
-        key = (without_parent, folder.release.namespace)
+        key = (without_app, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)
         return is_new
@@ -500,7 +494,7 @@ class FollowedApplications:
         if not is_source_error:
             self._unreadable.add(folders[0].repo)
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        message = f"Applications from {folders[0].parent}{others} are not followed: {error}"
+        message = f"Applications from {folders[0].app}{others} are not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
@@ -658,24 +652,24 @@ def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
     for no_folder in no_folders:
         if no_folder.why == "outside":
             yield _not_followed_warning(
-                no_folder.parent,
+                no_folder.app,
                 f"the path {no_folder.path[:_LONGEST]!r} points outside the repository",
             )
         if no_folder.why == "no repoURL":
-            yield _not_followed_warning(no_folder.parent, "its source has no repoURL", _NO_URL)
+            yield _not_followed_warning(no_folder.app, "its source has no repoURL", _NO_URL)
     for why, plural in _NO_FOLDERS.items():
-        parents = [no_folder.parent for no_folder in no_folders if no_folder.why == why]
-        if parents:
+        apps = [no_folder.app for no_folder in no_folders if no_folder.why == why]
+        if apps:
             message = (
                 f"--follow-apps does not follow {plural}; Applications with such a source:"
-                f" {len(parents)} ({and_more(parents)})"
+                f" {len(apps)} ({and_more(apps)})"
             )
             yield source_warning("", message, _IF_ANY, advice=True)
 
 
-def _not_followed_warning(parent: str, why: str, hint: str = _PATH) -> Found:
-    """Return the warning that a source of the Application `parent` is not followed, and why."""
-    message = f"Applications from {parent} are not followed: {why}"
+def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
+    """Return the warning that a source of the Application `app` is not followed, and why."""
+    message = f"Applications from {app} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 
 
