@@ -290,6 +290,7 @@ class Kubernetes:
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """Return the object of a successful response. Raises the error for any other response."""
         content_type = answer.headers.get("Content-Type", "").lower()
+        # a proxy's login page; with 5xx, it is a gateway's error page, so a retry may help
         if content_type.startswith("text/html") and answer.status < 500:
             raise error_for_foreign_answer(answer)
         if not 200 <= answer.status < 300:

@@ -198,7 +198,7 @@ def gone_back(
     event_relation, _ = compare(event.build, target_build, {})
     if event_relation == "newer":
         return ""
-    # Unless the target has `newest` itself, it must have a newer one.
+    # The target only goes back if it has `newest` itself, or a newer build.
     if not alike(newest, current):
         newest_relation, _ = compare(newest.build, target_build, {})
         if newest_relation != "older":
