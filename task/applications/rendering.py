@@ -195,6 +195,7 @@ class Rendering:
             files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
+                # the folder names the release; at the top, the repository does
                 arguments = _helm_arguments(release, folder or where, self.namespace)
             elif os.path.basename(program) == "kubectl":
                 arguments = ["kustomize"]

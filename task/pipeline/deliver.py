@@ -248,9 +248,8 @@ def prepare(
     snapshot = together.base
     head_fates = together.head_fates
 
-    # 4. Edit the files. Before that, updates become errors if Argo CD would not sync a commit with
-    #    our signature. After that, refusals without effect are marked: those of a version that a
-    #    commit writes to the same place for another entry.
+    # 4. Edit the files, unless Argo CD would not sync a commit with our signature. Then mark the
+    #    refusals of versions that a commit writes to the same place for another entry.
     final_moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, final_moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
