@@ -566,21 +566,22 @@ class _Branch:
 
         Each round reads all references found in the round before.
         """
-        folders_read = set[str]()
-        while folders:
-            self.read(sorted(folders), "files")
-            folders_read |= folders
+        paths = folders  # and, from the second round on, also files
+        paths_read = set[str]()
+        while paths:
+            self.read(sorted(paths), "files")
+            paths_read |= paths
             references = set[str]()
-            for folder in folders:
-                references.update(self._references_of(folder))
-            folders = references - self._files.keys() - folders_read
+            for path in paths:
+                references.update(self._references_of(path))
+            paths = references - self._files.keys() - paths_read
 
     def _references_of(self, folder: str) -> list[str]:
         """Return the paths that a folder's kustomization refers to, without those outside the
         repository.
 
-        Returns [] if there is no kustomization. A broken one, which is reported later, counts as
-        none.
+        Returns [] if there is no kustomization, for example because `folder` is a file. A broken
+        kustomization, which is reported later, counts as none.
         """
         path = kustomization_in(self._files, folder)
         if not path:

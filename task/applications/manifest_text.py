@@ -138,7 +138,7 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
             hint = "no Application was found: fix the file if it has any"
             trouble = Trouble("source", message, hint, severity="warning", exit=_BROKEN)
             problems.append(Found({}, where, trouble))
-    has_other_files = len(problems) < count
+    has_other_files = len(problems) < count  # always true if the loop ended early
     return [replace(problem, advice=has_other_files) for problem in problems]
 
 

@@ -103,8 +103,8 @@ def _first_commit(report: Report) -> Commit | None:
     """Return the commit for the result `commit`, or None if there is none.
 
     The run's own commits take precedence over earlier ones, and new commits over those that were
-    already there. A commit that updates an image takes precedence over one that only stores an
-    event.
+    already there. A commit that updates an image takes precedence over one that only records
+    something, such as a hold.
     """
     updated = {
         (decision.subscription.repo, decision.subscription.application.key)

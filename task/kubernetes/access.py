@@ -66,7 +66,7 @@ def cluster_access(
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_pod_access(environ, service_account), environ)
-    if path:
+    if path:  # it exists, because otherwise `kubeconfig` would have raised an error
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
             hint="use the kubeconfig that kubectl uses",

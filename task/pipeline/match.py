@@ -139,7 +139,7 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
         as_if_built = {entry.image.identity: [entry.image] for entry in broken_entries}
         for flaw in item.flaws:
             judged = _judge_flaw(item.application, flaw, as_if_built)
-            if judged is None:
+            if judged is None:  # cannot happen here: it means that an entry's image was not built
                 continue
             is_unreadable_entry = (
                 flaw.severity == "error" and flaw.entry is None and bool(flaw.text)

@@ -140,7 +140,8 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
     """
     without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
     decisions_without_git = [decision for decision in without_git if decision]
-    if len(decisions_without_git) == len(asks):  # none of them changes Git, so Git is not read
+    # If none of them changes Git, Git is not read. Otherwise, `deliver` decides all of them.
+    if len(decisions_without_git) == len(asks):
         return Outcome(tuple(decisions_without_git))
     sub = asks[0].subscription
     try:

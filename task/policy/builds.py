@@ -372,6 +372,7 @@ def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
         replaced=tuple(replaced),
         failed=tuple(failed),
         hold=stricter(base.hold, memory_branch.hold),
+        # the memory branch has a deferred build only if it is not the base's
         deferred=memory_branch.deferred or base.deferred,
         rollback=base.rollback or memory_branch.rollback,
     )
