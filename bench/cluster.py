@@ -104,7 +104,9 @@ def _mentioned(item: Mapping[str, Any]) -> bool:
 
 def ours(kubernetes: Kubernetes) -> int:
     """Find the matching Applications like the command does."""
-    return len(list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).all()))
+    return len(
+        list(ClusterManifests(kubernetes, prefix=f"{PREFIX}/", wanted=_mentioned).manifests())
+    )
 
 
 def theirs(kubernetes: Kubernetes) -> int:

@@ -21,7 +21,13 @@ from task.applications.git import (
     TooManyRepositoriesError,
     repository_key,
 )
-from task.applications.kustomizations import kustomization_in, listed, needed, path_at, places
+from task.applications.kustomizations import (
+    kustomization_in,
+    listed,
+    needed,
+    path_at,
+    references_in,
+)
 from task.applications.manifest_text import (
     KINDS,
     SUFFIXES,
@@ -75,7 +81,7 @@ class Deployed:
     optional_values: bool = False  # ignoreMissingValueFiles
     # the unsupported manifest key that prevents rendering the folder
     unsupported: str = ""
-    parent: str = "?"  # "namespace/name" of the Application
+    app: str = "?"  # "namespace/name" of the Application that deploys the folder
 
     def holds(self, path: str) -> bool:
         """Return whether a file in or below the folder is one of its manifests.
@@ -97,7 +103,7 @@ class NoFolder:
 
     why: Literal["chart", "plugin", "outside", "no repoURL"]
     path: str = ""
-    parent: str = "?"
+    app: str = "?"  # "namespace/name"
 
 
 def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
@@ -107,7 +113,7 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
     spec = mapping(item.get("spec"))
     hydrator = spec.get("sourceHydrator")
     source_list = spec.get("sources")
-    if isinstance(hydrator, dict):
+    if isinstance(hydrator, dict):  # Argo CD renders this source to another branch
         sources: list[Any] = [hydrator.get("drySource")]
     elif isinstance(source_list, list) and source_list:
         sources = source_list
@@ -116,36 +122,36 @@ def deployed(item: Mapping[str, Any]) -> Iterator[Deployed | NoFolder]:
 
     metadata = mapping(item.get("metadata"))
     full_name = [str(metadata[key]) for key in ("namespace", "name") if metadata.get(key)]
-    parent = "/".join(full_name) or "?"
+    app = "/".join(full_name) or "?"
     name = _scalar(metadata.get("name"))
     namespace = _scalar(mapping(spec.get("destination")).get("namespace"))
     for source in sources:
         if isinstance(source, dict):
-            yield from _deployed_by(source, parent, name, namespace)
+            yield from _deployed_by(source, app, name, namespace)
 
 
 def _deployed_by(
     source: Mapping[str, Any],
-    parent: str,
+    app: str,
     name: str,
     namespace: str,
 ) -> Iterator[Deployed | NoFolder]:
     """Yield the folder that a source deploys, or the reason that it is not a folder. Yield nothing
     if the source only provides values for another source.
 
-    `parent` is the Application in messages. `name` and `namespace` are the defaults of its Helm
+    `app` is the Application in messages. `name` and `namespace` are the defaults of its Helm
     release.
     """
     repo = _scalar(source.get("repoURL"))
     why_no_folder = _why_no_folder(source, repo)
     if why_no_folder:
-        yield NoFolder(why_no_folder, parent=parent)
+        yield NoFolder(why_no_folder, app=app)
         return
     path = _scalar(source.get("path"))
     if not path:  # the source only provides values
         return
     if posixpath.normpath(path).split("/")[0] == "..":
-        yield NoFolder("outside", path, parent)
+        yield NoFolder("outside", path, app)
         return
 
     path_from_root = posixpath.normpath(posixpath.join("/", path)).strip("/")
@@ -166,7 +172,7 @@ def _deployed_by(
         release=release,
         optional_values=helm.get("ignoreMissingValueFiles") is True,
         unsupported=unsupported_key,
-        parent=parent,
+        app=app,
     )
 
 
@@ -213,6 +219,7 @@ def _chart_release(
     values_object = helm.get("valuesObject")  # takes precedence
     if isinstance(values_object, dict) and values_object:
         values = json.dumps(values_object)
+    # a file that begins with "/" is relative to the repository's root, and any other to the chart
     absolute_paths = [posixpath.normpath(posixpath.join("/", path, file)) for file in files]
     release = Release(
         name=_scalar(helm.get("releaseName")) or name,
@@ -321,23 +328,22 @@ class FollowedApplications:
         Anything that cannot be read is yielded as a problem.
         """
         count = 0  # of Applications
+        # Sources without a folder. Those of the lowest level are not reported, because nothing
+        # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}
         for _ in range(self._depth):
             not_followed |= self._no_folders
             self._no_folders = {}
             for folders in self._waiting_by_branch():
                 for found in self._manifests_on_branch(folders):
-                    count += is_application(found.item)
+                    if is_application(found.item):
+                        count += 1
                     if count > self._most:
                         message = (
                             f"--follow-apps: there are more than {self._most:,} Applications to"
                             " follow"
                         )
-                        yield Found(
-                            {},
-                            "",
-                            Trouble("source", message, _TOO_MANY),
-                        )
+                        yield Found({}, "", Trouble("source", message, _TOO_MANY))
                         return
                     self.note(found)
                     yield found
@@ -357,7 +363,7 @@ class FollowedApplications:
         repository, and the problems with reading them.
         """
         repo = folders[0].repo
-        if repo in self._unreadable:
+        if repo in self._unreadable:  # this has already been reported
             return
         try:
             repository = self._repositories.of(repo)
@@ -371,8 +377,8 @@ class FollowedApplications:
             return
 
         for folder in dict.fromkeys(folders):
-            if folder.path and not branch.inside(folder.path):
-                yield _not_followed_warning(folder.parent, branch.why_missing(folder.path))
+            if folder.path and not branch.inside(folder.path):  # the root ("") always exists
+                yield _not_followed_warning(folder.app, branch.why_missing(folder.path))
         for folder, kind in new_folders:
             for manifest in self._manifests_of(folder, kind, branch):
                 with_namespace = _with_namespace(manifest, folder.release.namespace)
@@ -445,26 +451,23 @@ class FollowedApplications:
                 yield from branch.manifests(manifest_paths)
                 return
 
-            hint = self._rendering.way_out(kind)
+            hint = self._rendering.hint_if_disabled(kind)
             if folder.unsupported:  # overrides the hint, because --render would not help
-                hint = (
-                    f"{folder.parent} has {folder.unsupported}, which is not followed: {_CLUSTER}"
-                )
+                hint = f"{folder.app} has {folder.unsupported}, which is not followed: {_CLUSTER}"
             if hint:
-                yield self._rendering.advice(kind, where, hint)
+                yield self._rendering.unrendered_warning(kind, where, hint)
                 return
 
-            value_files = folder.release.value_files
-            existing_files = tuple(path for path in value_files if branch.has_file(path))
+            release = folder.release
             if folder.optional_values:
-                value_files = existing_files
-            release = replace(folder.release, value_files=value_files)
+                existing = tuple(path for path in release.value_files if branch.has_file(path))
+                release = replace(release, value_files=existing)
             for found in self._rendering.rendered(
                 kind, where, folder.path, branch.files_below, release
             ):
                 yield replace(found, place=(branch.repo, branch.name, folder.path))
         except (Malformed, SourceError) as error:
-            message = f"{where}, which {folder.parent} deploys, is not followed: {error.message}"
+            message = f"{where}, which {folder.app} deploys, is not followed: {error.message}"
             yield source_warning(where, message, error.hint, advice=True)
 
     def _is_new(self, folder: Deployed, kind: Kind | None) -> bool:
@@ -472,8 +475,10 @@ class FollowedApplications:
         # Only Helm's output depends on the release.
         release = folder.release if kind == "helm" else Release()
         repo = repository_key(folder.repo)
-        without_parent = replace(folder, repo=repo, release=release, parent="")
-        key = (without_parent, folder.release.namespace)
+        # the same folder may be deployed by several Applications
+        without_app = replace(folder, repo=repo, release=release, app="")
+        # the namespace counts for all kinds, because manifests without one get it
+        key = (without_app, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)
         return is_new
@@ -489,7 +494,7 @@ class FollowedApplications:
         if not is_source_error:
             self._unreadable.add(folders[0].repo)
         others = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
-        message = f"Applications from {folders[0].parent}{others} are not followed: {error}"
+        message = f"Applications from {folders[0].app}{others} are not followed: {error}"
         if error.exit == Exit.TEMPORARY:
             trouble = Trouble("source", message, hint or error.hint, exit=error.exit)
             return Found({}, "", trouble)
@@ -524,6 +529,7 @@ class _Branch:
     def why_missing(self, path: str) -> str:
         """Return the reason that no files were found in a folder."""
         quoted_path = repr(path[:_LONGEST])
+        # for `apps/web/chart`: `apps`, `apps/web`, `apps/web/chart`
         parents_and_path = accumulate(path.split("/"), posixpath.join)
         is_file_or_below_one = any(parent in self._known for parent in parents_and_path)
         if is_file_or_below_one:
@@ -560,27 +566,28 @@ class _Branch:
 
         Each round reads all references found in the round before.
         """
-        folders_read = set[str]()
-        while folders:
-            self.read(sorted(folders), "files")
-            folders_read |= folders
+        paths = folders  # and, from the second round on, also files
+        paths_read = set[str]()
+        while paths:
+            self.read(sorted(paths), "files")
+            paths_read |= paths
             references = set[str]()
-            for folder in folders:
-                references.update(self._references_of(folder))
-            folders = references - self._files.keys() - folders_read
+            for path in paths:
+                references.update(self._references_of(path))
+            paths = references - self._files.keys() - paths_read
 
     def _references_of(self, folder: str) -> list[str]:
         """Return the paths that a folder's kustomization refers to, without those outside the
         repository.
 
-        Returns [] if there is no kustomization. A broken one, which is reported later, counts as
-        none.
+        Returns [] if there is no kustomization, for example because `folder` is a file. A broken
+        kustomization, which is reported later, counts as none.
         """
         path = kustomization_in(self._files, folder)
         if not path:
             return []
         try:
-            entries = list(places(self._text(path), path))
+            entries = list(references_in(self._text(path), path))
         except Malformed:
             return []
         targets = [path_at(folder, entry) for entry in entries]
@@ -612,7 +619,7 @@ class _Branch:
             return None
         manifests = listed(folder.path, texts)
         if manifests is not None:
-            # `manifests` gets their text from there
+            # the method `manifests`, which is called next, gets their texts from there
             self._files.update((path, File(texts[path])) for path in manifests)
         return manifests
 
@@ -646,24 +653,24 @@ def _no_folder_warnings(no_folders: Iterable[NoFolder]) -> Iterator[Found]:
     for no_folder in no_folders:
         if no_folder.why == "outside":
             yield _not_followed_warning(
-                no_folder.parent,
+                no_folder.app,
                 f"the path {no_folder.path[:_LONGEST]!r} points outside the repository",
             )
         if no_folder.why == "no repoURL":
-            yield _not_followed_warning(no_folder.parent, "its source has no repoURL", _NO_URL)
+            yield _not_followed_warning(no_folder.app, "its source has no repoURL", _NO_URL)
     for why, plural in _NO_FOLDERS.items():
-        parents = [no_folder.parent for no_folder in no_folders if no_folder.why == why]
-        if parents:
+        apps = [no_folder.app for no_folder in no_folders if no_folder.why == why]
+        if apps:
             message = (
                 f"--follow-apps does not follow {plural}; Applications with such a source:"
-                f" {len(parents)} ({and_more(parents)})"
+                f" {len(apps)} ({and_more(apps)})"
             )
             yield source_warning("", message, _IF_ANY, advice=True)
 
 
-def _not_followed_warning(parent: str, why: str, hint: str = _PATH) -> Found:
-    """Return the warning that a source of the Application `parent` is not followed, and why."""
-    message = f"Applications from {parent} are not followed: {why}"
+def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
+    """Return the warning that a source of the Application `app` is not followed, and why."""
+    message = f"Applications from {app} are not followed: {why}"
     return source_warning("", message, hint, advice=True)
 
 

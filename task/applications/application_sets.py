@@ -85,10 +85,11 @@ class RenderedSets:
                 owner=found.item,
                 text=found.text,
             )
+        # if only some Applications have mistakes, Argo CD generates the others
         general_hint = _FAILED if rendered.failed else _OTHERS
         for trouble in rendered.troubles:
             yield self._problem(found, key, trouble.message, trouble.hint or general_hint)
-        for unknown in rendered.unknown:
+        for unknown in rendered.unknown:  # generators whose parameters only the cluster knows
             message = f"{found.origin}: {unknown.message}"
             yield source_warning(found.origin, message, unknown.hint, subject=key)
 

@@ -33,9 +33,8 @@ _HANDFUL = 50
 _WILD = re.compile(r"[*?\[\]]")
 Item = Mapping[str, Any]
 Wanted = Callable[[Item], bool]
-# The namespace and name glob that an ImageUpdater's `applicationRef` selects. Labels are not
-# checked here.
-_Reference = tuple[str, str]
+# A namespace, and a glob for the names of the Applications there that an ImageUpdater selects.
+_NamePattern = tuple[str, str]
 
 
 class ClusterManifests:
@@ -66,9 +65,8 @@ class ClusterManifests:
         self.listed = 0  # Applications whose metadata was read
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
-    def all(self) -> Iterable[Found]:
-        """Yield all ImageUpdaters, and then the Applications that may concern this run, as
-        manifests.
+    def manifests(self) -> Iterable[Found]:
+        """Yield all ImageUpdaters, and then, in full, the Applications that may concern this run.
 
         Raises the same errors as `Kubernetes`.
         """
@@ -77,14 +75,16 @@ class ClusterManifests:
         for item in updaters:
             manifest = _with_kind(item, "argocd-image-updater.argoproj.io/v1alpha1", "ImageUpdater")
             yield Found(manifest, ORIGIN)
-        references: list[_Reference] = []
+        # An Application may have all of its settings in an ImageUpdater, which selects it by name.
+        name_patterns: list[_NamePattern] = []
         for item in updaters:
             if self._wanted({"kind": "ImageUpdater", **item}):
-                references += _patterns_of(item)
+                name_patterns += _patterns_of(item)
 
         for scope in scopes:
-            readable_scope, needed = self._list_if_allowed(scope, references)
-            for item in self._read_in_full(readable_scope, needed):
+            # `listed_scope` is Argo CD's namespace if we are not allowed to list all namespaces
+            listed_scope, items_to_read = self._list_if_allowed(scope, name_patterns)
+            for item in self._read_in_full(listed_scope, items_to_read):
                 yield Found(_with_kind(item, "argoproj.io/v1alpha1", "Application"), ORIGIN)
 
     def _scopes(self) -> list[str]:
@@ -120,17 +120,17 @@ class ClusterManifests:
     def _list_if_allowed(
         self,
         scope: str,
-        references: Sequence[_Reference],
+        name_patterns: Sequence[_NamePattern],
     ) -> tuple[str, list[Item]]:
         """Return the scope (a namespace, or "" for all) that we are allowed to list, and the
-        Applications there that may concern this run.
+        Applications there that may concern this run, which must be read in full.
 
         If we are not allowed to list all namespaces, the scope is Argo CD's namespace. Raises
         `ForbiddenError` if the options exclude that namespace, or if `scope` is a namespace that we
         are not allowed to list.
         """
         try:
-            return scope, self._list_needed(scope, references)
+            return scope, self._list_items_to_read(scope, name_patterns)
         except ForbiddenError as error:
             any_app_in_home = Application(namespace=self._home, name="")
             only_namespaces = Narrow(namespaces=self._narrow.namespaces)
@@ -140,49 +140,51 @@ class ClusterManifests:
             why = "the step is not allowed to list Applications in all namespaces"
             self._log("info", f"{why}: using only those in namespace {self._home!r}")
             self._log("debug", f"{error.message}; {error.hint}")
-        return self._home, self._list_needed(self._home, references)
+        return self._home, self._list_items_to_read(self._home, name_patterns)
 
-    def _list_needed(self, scope: str, references: Sequence[_Reference]) -> list[Item]:
+    def _list_items_to_read(self, scope: str, name_patterns: Sequence[_NamePattern]) -> list[Item]:
         """Return the Applications that may concern this run, reduced to their namespaces and names,
         because annotations and managedFields are large.
 
-        If the server returned an Application in full, it is not reduced. All listed Applications
+        An Application that the server has returned in full is not reduced. All listed Applications
         count in `listed`.
         """
-        needed: list[Item] = []
+        items_to_read: list[Item] = []
         listed_before = self.listed
         for item in self._kubernetes.list(APPLICATIONS, scope, selector=self._narrow.selector):
             self.listed += 1
-            if not self._may_concern_run(item, references):  # may also add it to `passed_over`
+            if not self._must_be_read(item, name_patterns):  # may also add it to `passed_over`
                 continue
             if "spec" in item:
-                needed.append(item)
+                items_to_read.append(item)
                 continue
             metadata = mapping(item.get("metadata"))
             names = {key: metadata.get(key) for key in ("namespace", "name")}
-            needed.append({"metadata": names})
+            items_to_read.append({"metadata": names})
         self._log(
             "debug",
-            f"{self.listed - listed_before} Applications, {len(needed)} of them may track the"
-            " images",
+            f"{self.listed - listed_before} Applications, {len(items_to_read)} of them may track"
+            " the images",
         )
-        return needed
+        return items_to_read
 
-    def _may_concern_run(self, item: Item, references: Sequence[_Reference]) -> bool:
+    def _must_be_read(self, item: Item, name_patterns: Sequence[_NamePattern]) -> bool:
         """Return whether an Application must be read in full, judging by its metadata.
 
-        That is so if an ImageUpdater references it, or if it has our annotations, and they may
-        concern the run (`wanted`). It must also match the command-line options.
+        It must match the command-line options. And either an ImageUpdater selects its name, or it
+        has our annotations and they may concern the run (`wanted`).
 
-        An Application that has our annotations, and is not referenced, is added to `passed_over`
-        if it need not be read in full.
+        An Application with our annotations that need not be read in full is added to
+        `passed_over`, unless an ImageUpdater selects it.
         """
         namespace, name = _namespace_and_name(item)
-        is_referenced = any(
+        # An ImageUpdater may also select by labels. They are not checked here, so too many
+        # Applications may be read, but never too few.
+        is_selected = any(
             updater_namespace == namespace and glob_match(pattern, name)
-            for updater_namespace, pattern in references
+            for updater_namespace, pattern in name_patterns
         )
-        if is_referenced:
+        if is_selected:
             return _passes_narrowing(item, self._narrow)
 
         annotations = mapping(item.get("metadata")).get("annotations") or {}
@@ -196,19 +198,19 @@ class ClusterManifests:
             self.passed_over.append(app)
         return False
 
-    def _read_in_full(self, scope: str, needed: Sequence[Item]) -> Iterator[Item]:
-        """Yield the needed objects in full, using the cheaper way to read them: a list of all
-        objects in the scope, or one request for each needed object.
+    def _read_in_full(self, scope: str, items_to_read: Sequence[Item]) -> Iterator[Item]:
+        """Yield these Applications in full, read in the cheaper of two ways: with a list of all
+        objects in the scope, or with one request for each of them.
 
         Objects that have been deleted in the meantime are skipped.
         """
         # A server that cannot list only metadata returns whole objects (`Accept` falls back).
-        yield from (item for item in needed if "spec" in item)
-        to_read = [item for item in needed if "spec" not in item]
+        yield from (item for item in items_to_read if "spec" in item)
+        reduced_items = [item for item in items_to_read if "spec" not in item]
 
-        list_is_cheaper = len(to_read) > max(_HANDFUL, self.listed * _SHARE)
+        list_is_cheaper = len(reduced_items) > max(_HANDFUL, self.listed * _SHARE)
         if list_is_cheaper:
-            wanted_names = {_namespace_and_name(item) for item in to_read}
+            wanted_names = {_namespace_and_name(item) for item in reduced_items}
             for item in self._kubernetes.list(
                 APPLICATIONS,
                 scope,
@@ -220,8 +222,8 @@ class ClusterManifests:
             return
 
         # A handful at a time, because objects are large.
-        for start in range(0, len(to_read), _HANDFUL):
-            items_at_once = to_read[start : start + _HANDFUL]
+        for start in range(0, len(reduced_items), _HANDFUL):
+            items_at_once = reduced_items[start : start + _HANDFUL]
             for whole_item in in_threads(self._get, items_at_once, AT_ONCE):
                 if whole_item:
                     yield whole_item
@@ -263,13 +265,13 @@ class ArgoCDManifests:
         self._listed = 0
         self.passed_over: list[Application] = []  # annotated, but not read in full
 
-    def all(self) -> Iterable[Found]:
+    def manifests(self) -> Iterable[Found]:
         """Return the Applications that may concern this run, in full.
 
         If Argo CD lists no Applications at all, returns a warning instead. An Application that
         cannot be read is reported as a warning, but a server that is down raises an error.
         """
-        keys: dict[tuple[str, str], None] = {}
+        keys: dict[tuple[str, str], None] = {}  # (namespace, name) of each, without duplicates
         for namespace in self._namespaces:
             keys |= dict.fromkeys(self._keys_to_read(namespace))
         if self._listed:
@@ -296,6 +298,8 @@ class ArgoCDManifests:
             namespace=namespace,
         )
         self._listed += len(items)
+        # Two items may have the same key. So decide about all of them first: a key to read must not
+        # also be in `passed_over`.
         keys_to_read = set[tuple[str, str]]()
         for item in items:
             key = _namespace_and_name(item)
@@ -334,22 +338,23 @@ def _with_kind(item: Item, version: str, kind: str) -> Item:
     }
 
 
-def _patterns_of(updater: Item) -> Iterator[_Reference]:
+def _patterns_of(updater: Item) -> Iterator[_NamePattern]:
     """Yield the namespace of an ImageUpdater with each of its `namePattern`s, which are globs for
     the names of Applications in that namespace.
 
     An invalid pattern, which `configure` reports, is skipped.
     """
+    namespace, _ = _namespace_and_name(updater)
     for ref in mappings(mapping(updater.get("spec")).get("applicationRefs")):
         pattern = ref.get("namePattern")
         if isinstance(pattern, str) and 0 < len(pattern) <= LONGEST:
-            yield _namespace_and_name(updater)[0], pattern
+            yield namespace, pattern
 
 
 def _namespace_and_name(item: Item) -> tuple[str, str]:
-    """Return an Application's namespace and name.
+    """Return an object's namespace and name.
 
-    Older Argo CD servers omit the control plane's namespace.
+    The namespace may be "": older Argo CD servers omit it if it is their own.
     """
     metadata = mapping(item.get("metadata"))
     return text(metadata.get("namespace")), text(metadata.get("name"))

@@ -168,8 +168,8 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
     branch = ref if ref not in ("", "HEAD") else store.default_branch()
     places = [Place(path, "text")]
     if not path.endswith(SUFFIXES):
-        # Among Kustomize's file names, only the last one lacks a manifest extension, so "tree"
-        # omits it.
+        # "tree" reads only files with a manifest's extension. Kustomize's last file name has none,
+        # so it is read separately.
         places = [Place(path, "tree"), Place(posixpath.join(path, KUSTOMIZATIONS[-1]))]
     snapshot = store.snapshot(branch, places)
     # without folders, links, and empty files
@@ -181,15 +181,17 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         )
 
     def files_below(folder: str) -> Mapping[str, File]:
+        """Return all files in or below a folder, whatever their extension."""
         return store.read_more(snapshot, [Place(folder, "files")]).files
 
     def content(name: str) -> bytes:
+        """Return the content of one of `files`. Raises `Malformed` if it is not text."""
         if files[name].problem:
             raise Malformed(files[name].problem, "save manifests as UTF-8")
         return files[name].text.encode()
 
     where = f"{snapshot.repo}//{path}".rstrip("/")
-    manifests = Folder(
+    folder = Folder(
         root=path,
         paths=files,
         manifests=sorted(files),
@@ -201,12 +203,13 @@ def git_manifests(store: KeptRepository, path: str, rendering: Rendering) -> Ite
         posixpath.basename(name) for name in files if posixpath.dirname(name) == path
     ]
     kind = kind_of(names_in_folder)
-    found = manifests.found()
-    if kind and not rendering.way_out(kind):  # it can be rendered
+    if kind is None or rendering.hint_if_disabled(kind):
+        found = folder.found()
+    else:
         rendered_manifests = rendering.rendered(kind, where, path, files_below)
         place = (snapshot.repo, snapshot.branch, path)
         found = (replace(item, place=place) for item in rendered_manifests)
-    yield from or_broken(found, manifests.contents(), f"{where} ({counted(len(files), 'file')})")
+    yield from or_broken(found, folder.contents(), f"{where} ({counted(len(files), 'file')})")
 
 
 def _ref(query: str) -> str:

@@ -119,9 +119,9 @@ def needed(
                 "check the reference to this folder",
             )
 
-        for entry in places(files[path], path):
+        for entry in references_in(files[path], path):
             target = _inside(current_folder, entry, path)
-            if target in files:
+            if target in files:  # a manifest, not a folder
                 continue
             is_read = any(_is_below(target, folder_read) for folder_read in folders_read)
             if not is_read:
@@ -159,15 +159,16 @@ def _absent(entry: str, target: str, path: str, links: Collection[str]) -> Malfo
     """Return the error for an entry of the kustomization at `path` that refers to `target`, where
     there are no files.
     """
-    target_and_parents = accumulate(target.split("/"), posixpath.join)
-    if any(folder in links for folder in target_and_parents):
+    # for `apps/web/base`: `apps`, `apps/web`, `apps/web/base`
+    parents_and_target = accumulate(target.split("/"), posixpath.join)
+    if any(folder in links for folder in parents_and_target):
         return Malformed(f"{path}: {entry[:200]!r} is a symbolic link or inside one", _LINKED)
     hint = _NOT_HERE if _HOST.match(entry) else _ABSENT
     return Malformed(f"{path}: {entry[:200]!r} is not in the repository", hint)
 
 
-def places(text: str, path: str) -> Iterator[str]:
-    """Yield the files and folders that a kustomization (`text`) refers to, as written.
+def references_in(text: str, path: str) -> Iterator[str]:
+    """Check a kustomization (`text`), and yield its references to files and folders, as written.
 
     Raises `Malformed` if Kustomize would fetch something or run a program, and for anything that
     Kustomize may read differently from this check. `path` is the kustomization's, for messages.
@@ -186,7 +187,9 @@ def places(text: str, path: str) -> Iterator[str]:
 
 
 def entries(kustomization: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the references to files and folders in a parsed kustomization, as written."""
+    """Yield the references to files and folders in a parsed kustomization, as written. Unlike
+    `references_in`, this checks nothing.
+    """
     for key in FOLDERS:
         yield from (
             element for element in elements(kustomization.get(key)) if isinstance(element, str)
@@ -251,7 +254,7 @@ def listed(folder: str, files: Mapping[str, str]) -> list[str] | None:
         kustomization = parsed_kustomization(files[path], path)
         if changes_manifests(kustomization):
             return None
-        for entry in places(files[path], path):
+        for entry in references_in(files[path], path):
             target = path_at(current_folder, entry)
             if target in files:
                 manifests.append(target)

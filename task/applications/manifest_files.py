@@ -79,6 +79,7 @@ class Folder:
             for path in paths:
                 if posixpath.basename(path) == name:
                     self._kustomizations[_folder_of(path)] = path
+        # by folder, so that each kustomization is parsed only once
         self._kustomization = cache(self._parsed)
         self._patches = cache(self._patch_paths)
         # Filled by `found`, for the warnings at its end:
@@ -171,13 +172,14 @@ class Folder:
         """
         for chart in self._charts_with_applications:
             yield "helm", chart
-        root_folder = _folder_of(posixpath.join(self._root, NAMES[0]))  # as a key of the mappings
+        # the root, spelled like the keys of `_kustomizations`
+        root_folder = _folder_of(posixpath.join(self._root, NAMES[0]))
         root_text = self._text(root_folder)
         if not root_text:
             needs_kustomize = False
         elif self._files_with_applications:
             needs_kustomize = changes(root_text, self._rendering.namespace)
-        else:
+        else:  # its Applications may be outside the folder
             needs_kustomize = reaches_out(root_text)
         if needs_kustomize:
             yield "kustomize", self._root
@@ -322,7 +324,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")
         kind = kind_of(names) if folder == root else None
-        if kind and not rendering.way_out(kind):  # it can be rendered
+        if kind and not rendering.hint_if_disabled(kind):  # it can be rendered
             files = LocalFiles(folder)
             where = _path_shown(root) or "."
             yield from rendering.rendered(kind, where, files.folder, files.read)
@@ -331,16 +333,16 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
 
     problems = [_unreadable_folder(error, root) for error in errors]
     manifest_paths = [path for path in paths if path.endswith(SUFFIXES)]
-    manifests = Folder(
+    in_folder = Folder(
         root=_path_shown(root),
         paths=paths,
         manifests=manifest_paths,
         read=_content,
         rendering=rendering,
     )
-    found = chain(manifests.found(), problems)
+    found = chain(in_folder.found(), problems)
     place = f"{root} ({counted(len(manifest_paths), 'file')})"
-    yield from or_broken(found, manifests.contents(), place)
+    yield from or_broken(found, in_folder.contents(), place)
 
 
 def _path_shown(folder: str) -> str:

@@ -54,7 +54,9 @@ def source_warning(
     subject: str = "",
     advice: bool = False,
 ) -> Found:
-    """Return a warning about a source, in place of a manifest."""
+    """Return a warning about a source, in place of a manifest. `advice` means that it is not about
+    a mistake, but about a source that is not read.
+    """
     trouble = Trouble.warning("source", message, hint)
     return Found({}, origin, trouble, subject=subject, advice=advice)
 
@@ -136,7 +138,7 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
             hint = "no Application was found: fix the file if it has any"
             trouble = Trouble("source", message, hint, severity="warning", exit=_BROKEN)
             problems.append(Found({}, where, trouble))
-    has_other_files = len(problems) < count
+    has_other_files = len(problems) < count  # always true if the loop ended early
     return [replace(problem, advice=has_other_files) for problem in problems]
 
 

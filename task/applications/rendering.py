@@ -140,7 +140,7 @@ class Rendering:
         # path of the program, or "" if none is installed, by kind
         self._programs = {kind: _installed_program(_PROGRAMS[kind], environ) for kind in allowed}
 
-    def way_out(self, kind: Kind) -> str:
+    def hint_if_disabled(self, kind: Kind) -> str:
         """Return a hint about how to have charts or kustomizations rendered, or "" if this step can
         render them.
         """
@@ -164,14 +164,14 @@ class Rendering:
         for kind, folder in dict.fromkeys(folders):
             where = f"{prefix}{folder}".rstrip("/") or "."
             if folder == root:
-                yield self.advice(kind, where, self.way_out(kind))
+                yield self.unrendered_warning(kind, where, self.hint_if_disabled(kind))
             elif where not in self._sources:
                 # Only the source's own folder is rendered, not the folders below it.
                 hint = f"pass it as a separate source with --render {kind}, {_OTHERWISE}"
-                yield self.advice(kind, where, hint)
+                yield self.unrendered_warning(kind, where, hint)
             # Otherwise, the folder is read or reported as a separate source.
 
-    def advice(self, kind: Kind, where: str, hint: str) -> Found:
+    def unrendered_warning(self, kind: Kind, where: str, hint: str) -> Found:
         """Return the warning about a chart or kustomization that is not rendered."""
         message = f"{where}: this {_WHAT[kind]} generates Applications, but it is not rendered"
         return source_warning(where, message, hint, advice=True)
@@ -195,6 +195,7 @@ class Rendering:
             files = _files_to_render(kind, folder, sources, release)
             program = self._programs[kind]
             if kind == "helm":
+                # the folder names the release; at the top, the repository does
                 arguments = _helm_arguments(release, folder or where, self.namespace)
             elif os.path.basename(program) == "kubectl":
                 arguments = ["kustomize"]
@@ -348,7 +349,7 @@ def run(
     if why_stopped:
         raise Malformed(f"{program} was stopped: {why_stopped}", _ENDED)
     if code:
-        shutdown.check()
+        shutdown.check()  # raises an error if a signal has arrived, which also ends the program
         lines = [
             line
             for line in err.replace(tree, ".").splitlines()
@@ -456,7 +457,7 @@ def _run_renderer(
         try:
             with shutdown.ending(watch.end):
                 watch.wait()
-        except BaseException:
+        except BaseException:  # the program must not outlive this step
             finish(running)
             raise
         if watch.why:

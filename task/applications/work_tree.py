@@ -62,10 +62,10 @@ def top_of(folder: str) -> str:
 
 @lru_cache(maxsize=256)
 def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
-    """Return the URL of the remote `origin` and the checked-out branch ("" if there is none), or
-    None if there is no origin or no commit, or if Git fails.
+    """Return the URL of the remote `origin` and the checked-out branch ("" if there is none).
 
-    Logs a warning for any other failure, such as a broken configuration.
+    Return None if there is no origin or no commit. Also return None if Git fails for another
+    reason, such as a broken configuration, and log a warning.
 
     A work tree owned by a different user, which is common in containers, is not a risk: only these
     two commands are run, and both only read. (An explicit `--git-dir` also turns off Git's
@@ -87,7 +87,7 @@ def _remote_and_branch(top: str, git: Git) -> tuple[str, str] | None:
             git.log(f"warning: {why}; repair it, or clone the repository again")
         return None
     url = url_output.out.decode().strip()
-    if url.startswith(("./", "../")):
+    if url.startswith(("./", "../")):  # another repository on this machine
         url = os.path.normpath(os.path.join(top, url))
     branch = branch_output.out.decode().strip()
     if branch == "HEAD":  # no branch is checked out
@@ -107,7 +107,7 @@ class LocalFiles:
         real_path = os.path.realpath(folder)
         working_folder = os.path.realpath(".")
         self._top = top_of(real_path)
-        if not self._top:
+        if not self._top:  # no work tree
             is_inside = f"{real_path}/".startswith(f"{working_folder}/")
             self._top = working_folder if is_inside else real_path
         path = os.path.relpath(real_path, self._top).replace(os.sep, "/")
@@ -123,6 +123,7 @@ class LocalFiles:
         size = 0
         start = os.path.join(self._top, folder)
         for parent, subfolders, names in os.walk(start):
+            # `os.walk` lists links to folders as folders, but does not follow them
             links = [name for name in subfolders if os.path.islink(os.path.join(parent, name))]
             subfolders[:] = [name for name in subfolders if name != ".git"]
             for name in (*names, *links):

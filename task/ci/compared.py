@@ -134,14 +134,15 @@ def _request_of_actions(variables: Mapping[str, str]) -> _Request:
     event = _event_in_file(path)
     for member, (base_key, branch_key, head_key) in EVENTS.items():
         request = event.get(member)
-        base = _string_at(request, base_key)
-        # an event without a key for the base compares with the tip of the branch
+        base = _string_at(request, base_key)  # "" for an event without a key for the base
+        # without a key for the base, the tip of the branch is the base
         base_is_missing = bool(base_key) and not base
         if request and not base_is_missing:
             return _Request(
                 base=base,
                 branch=_string_at(request, branch_key),
                 head=_string_at(request, head_key),
+                # a merge queue's head is already merged with its base
                 merge="" if base_key else variables.get("GITHUB_SHA", ""),
             )
 

@@ -445,6 +445,7 @@ def _checked_word(word: str, line_number: int) -> str:
     An error quotes the word only if it looks like a reference, because it may be a password.
     """
     looks_like_a_reference = _LIKE_A_REFERENCE.fullmatch(word)
+    # a word with `@` may be a reference with a mistake in its digest
     if not looks_like_a_reference and "@" not in word:
         raise Malformed(
             f"not the output of a known builder: a text file in which line {line_number} is not an"

@@ -69,7 +69,8 @@ def _short_results(report: Report, application_count: int) -> dict[str, str]:
     """Return all results, but with an empty message and no Application names.
 
     `application_count` is the number of Applications that were updated. A value that exceeds its
-    maximum size is "".
+    maximum size is "". The maximum sizes are those of the longest valid tag, digest (`sha512:…`),
+    and commit ID; the others are long enough for all usual values.
     """
     image = report.images[0] if report.images else None
     commit = _first_commit(report)
@@ -102,8 +103,8 @@ def _first_commit(report: Report) -> Commit | None:
     """Return the commit for the result `commit`, or None if there is none.
 
     The run's own commits take precedence over earlier ones, and new commits over those that were
-    already there. A commit that updates an image takes precedence over one that only stores an
-    event.
+    already there. A commit that updates an image takes precedence over one that only records
+    something, such as a hold.
     """
     updated = {
         (decision.subscription.repo, decision.subscription.application.key)
@@ -181,6 +182,7 @@ def _if_it_fits(size: int, text: str | None) -> str:
     Git allows branch names that a terminal shows reversed, and a changed name would refer to a
     different branch.
     """
+    # what cannot be encoded, such as a byte that was not UTF-8, becomes "?"
     value = (text or "").encode(errors="replace").decode()
     fits = len(value.encode()) <= size
     return value if fits and value.isprintable() else ""

@@ -31,10 +31,12 @@ def origin_of(environ: Mapping[str, str]) -> Origin:
     # set some variables by hand.
     origins = []
     for system in SYSTEMS:
+        # `system.origin` is an `Origin` of templates, such as "{CI_COMMIT_SHA}"
         values = [filled(template, variables) for template in system.origin]
         origins.append(Origin(*values))
 
     def provided_facts(origin: Origin) -> tuple[bool, bool, bool]:
+        """Return a key that is greater for an origin to prefer: True is greater than False."""
         return bool(origin.commit), bool(origin.repository), bool(origin.run)
 
     return max(origins, key=provided_facts)
@@ -90,14 +92,15 @@ def build_of(environ: Mapping[str, str], options: EventOptions, repository: str)
     means "no date". Raises `UsageError` for an invalid option.
     """
     number = sequence_of(options.sequence)
-    counter = ""
+    counter = ""  # a number from the option has none
     time = created_of(options.created)
     commit = options.source_commit
     job = origin_of(environ)
     if _may_be_the_build(job, commit, repository):  # else the job only deploys
         if number is None:
             number, counter = _number_and_counter(environ)
-        # BUILDKITE_COMMIT may be `HEAD`, and other variables may contain a branch name.
+        # The job's commit is not always one: BUILDKITE_COMMIT may be `HEAD`, and other variables
+        # may contain a branch name.
         if not commit and COMMIT.fullmatch(job.commit):
             commit = job.commit.lower()
         repository = repository or job.repository

@@ -66,7 +66,7 @@ def cluster_access(
         return ClusterAccess(config, environ)
     if in_cluster(environ, service_account):
         return ClusterAccess(_pod_access(environ, service_account), environ)
-    if path:
+    if path:  # it exists, because otherwise `kubeconfig` would have raised an error
         raise UsageError(
             f"the kubeconfig {path!r} has no context",
             hint="use the kubeconfig that kubectl uses",
@@ -87,7 +87,7 @@ def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
     if not os.path.exists(ca_file):
-        ca_file = ""
+        ca_file = ""  # trust the usual authorities
     server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",

@@ -160,7 +160,7 @@ class Kubernetes:
         accept = _JSON if full else _METADATA
         default_page = WHOLE_PAGE if full else PAGE
         page_size = page or default_page
-        # (namespace, name) of each, because a list that starts over returns some of them again
+        # (namespace, name) of each: a list that starts over returns some objects again
         yielded: set[tuple[str, str]] = set()
         for item in self._read_pages(act, params, accept, page_size):
             key = text(item, "metadata", "namespace"), text(item, "metadata", "name")
@@ -280,8 +280,8 @@ class Kubernetes:
                 raise error_for_foreign_answer(answer)
             cursor.go_to_next_page(body)
 
-            # Objects still referenced by this loop would stay in memory while the next page is
-            # read.
+            # The loop must not refer to this page's objects anymore when it reads the next page:
+            # otherwise, two pages would be in memory.
             del answer, body
             items = iter(mappings(items))
             yield from items
@@ -290,6 +290,7 @@ class Kubernetes:
     def _object(self, answer: Response, act: Act) -> Mapping[str, Any]:
         """Return the object of a successful response. Raises the error for any other response."""
         content_type = answer.headers.get("Content-Type", "").lower()
+        # a proxy's login page; with 5xx, it is a gateway's error page, so a retry may help
         if content_type.startswith("text/html") and answer.status < 500:
             raise error_for_foreign_answer(answer)
         if not 200 <= answer.status < 300:
@@ -333,6 +334,7 @@ class Kubernetes:
             headers["Content-Type"] = content_type
 
         def send_request() -> Response:
+            """Send it with the current credential."""
             return self._client().ask(
                 method,
                 act.path,
@@ -406,9 +408,9 @@ class _Cursor:
 
     def shrink_pages(self) -> bool:
         """Request fewer objects from now on. Return False if it was only one object already."""
-        possible = self._page_size > 1
+        can_shrink = self._page_size > 1
         self._page_size = max(self._page_size // 8, 1)
-        return possible
+        return can_shrink
 
     def restart_if_expired(self, answer: Response) -> bool:
         """Return whether the server no longer accepts the `continue` token. If so, set the token

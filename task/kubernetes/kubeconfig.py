@@ -183,7 +183,7 @@ def _server(raw: Mapping[str, Any], name: str) -> Server:
             f"the kubeconfig's {where} has no server",
             hint="see kubectl config set-cluster",
         )
-    if "://" not in url:
+    if "://" not in url:  # kubectl also chooses the scheme by the TLS settings
         scheme = "https" if uses_tls else "http"
         url = f"{scheme}://{url}"
     proxy = text(raw, "proxy-url") or None

@@ -89,7 +89,7 @@ class Delivery:
 
 def deliver(batch: Batch, job: Job, world: World) -> Outcome:
     """Read the branch, decide, edit, and push. If someone else pushes first, do all of it again,
-    until everything has landed (was pushed) or the deadline is over.
+    until everything has landed (was pushed) or the deadline has passed.
 
     A batch has the asks for one base branch of one repository. An ask is one image of an
     Application, with the builds that this run offers for it. Errors become decisions.
@@ -103,7 +103,8 @@ def deliver(batch: Batch, job: Job, world: World) -> Outcome:
         contention.begin()
         try:
             snapshot = _read_snapshot(batch, expected_heads)
-            # with the settings of the repository's own config
+            # With the settings of the repository's own config at this tip. `batch` and `job` stay
+            # unchanged, because the next attempt may read another config.
             configured_batch, snapshot, configured_job = govern(batch, snapshot, job)
             delivery = prepare(
                 configured_batch, snapshot, gather, contention, configured_job, world
@@ -172,9 +173,8 @@ def _read_snapshot(batch: Batch, heads: Collection[str]) -> Snapshot:
 
 
 def _stopped_by_an_error(delivery: Delivery) -> Outcome | None:
-    """Return the outcome of a run with `--atomic` that writes nothing, because one of the decisions
-    is an error: all decisions that would have been written are errors too. Return None if there is
-    no error.
+    """For `--atomic`: if one of the decisions is an error, return an outcome that writes nothing,
+    in which all decisions that would have been written are errors too. Otherwise, return None.
     """
     errors = [decision for decision in delivery.without_commit if decision.verdict == "error"]
     if not errors:
@@ -194,8 +194,9 @@ def branches_of_requests(batch: Batch) -> list[str]:
     names: list[str] = []
     for sub in subs:
         name = sub.head_template  # the branch in the annotation `git-branch`
-        if is_branch_name(name) and "{{" not in name:
+        if is_branch_name(name) and "{{" not in name:  # the name of a template is not known yet
             names.append(name)
+    # without the annotation, the run chooses the name
     names += [
         request_head(sub, batch.base) for sub in subs if sub.pull_request and not sub.head_template
     ]
@@ -220,8 +221,8 @@ def prepare(
     """
     # 1. Decide the new builds, and read the head branches that their commits go to.
     facts = gather(snapshot, batch.asks)
-    moves = _decided_moves(batch, snapshot, job, facts)
-    heads, moves = read_heads(batch, snapshot, moves, job, world)
+    first_moves = _decided_moves(batch, snapshot, job, facts)
+    heads, moves = read_heads(batch, snapshot, first_moves, job, world)
 
     # 2. Decide again without the holds (orders that keep a version) of rollbacks that were declined
     #    or merged. The holds are in the memory branch's files.
@@ -247,10 +248,10 @@ def prepare(
     snapshot = together.base
     head_fates = together.head_fates
 
-    # 4. Edit the files. Before that, updates become errors if Argo CD would not sync a commit with
-    #    our signature.
-    moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
-    prepared = prepare_commits(snapshot, moves, job.terms, job.wording, heads, head_fates)
+    # 4. Edit the files, unless Argo CD would not sync a commit with our signature. Then mark the
+    #    refusals of versions that a commit writes to the same place for another entry.
+    final_moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
+    prepared = prepare_commits(snapshot, final_moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
         snapshot, prepared.commits, prepared.without_commit, job.terms
     )
@@ -266,7 +267,7 @@ def prepare(
     for name, fates_on_head in head_fates.items():
         problems += fates_on_head.problems
         waiting_rows += fates_on_head.rows(name)
-    problems += hindered(moves, lambda sub: world.hindrance(sub, job.terms.now))
+    problems += hindered(final_moves, lambda sub: world.hindrance(sub, job.terms.now))
     return Delivery(
         # as it was read, because `MemoryBranchWriter` compares the new files with it
         base=replace(snapshot, memory_files=memory_files_as_read),
@@ -276,9 +277,9 @@ def prepare(
         lists=Lists.after(heads, prepared, head_fates, snapshot, job.terms.now),
         waiting_rows=tuple(waiting_rows),
         problems=tuple(problems),
-        memory_files=memory_files_after(snapshot, moves),
-        author=agreed_wording(job.wording, [move.subscription for move in moves]).author,
-        only_remembered=_only_remembered(moves, snapshot.branch),
+        memory_files=memory_files_after(snapshot, final_moves),
+        author=agreed_wording(job.wording, [move.subscription for move in final_moves]).author,
+        only_remembered=_only_remembered(final_moves, snapshot.branch),
     )
 
 
@@ -401,9 +402,9 @@ class DeliveryLander:
     def remember_first(self) -> None:
         """Write the memory branch (holds, and the lists of waiting builds) before the commits.
 
-        Nothing is done if each commit goes to a head branch (the branch of a pull request) and the
-        server accepts both branches in one push. Raises `Outpaced` if another run has written the
-        memory branch.
+        If each commit goes to a head branch (the branch of a pull request), and the server accepts
+        two branches in one push, nothing is done here, because each commit is pushed together with
+        the memory branch. Raises `Outpaced` if another run has written the memory branch.
         """
         branches = [prepared.changeset.head for prepared in self.delivery.commits]
         base = self.delivery.base.branch
@@ -420,6 +421,8 @@ class DeliveryLander:
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
         if all_landed:
+            # The state files may forget the deferred builds now. The commits have already updated
+            # the lists in `wanted`.
             self.memory_branch.wanted = with_lists_of(
                 self.delivery.memory_files, self.memory_branch.wanted
             )
@@ -520,15 +523,17 @@ class DeliveryLander:
                 self.memory_branch.put(waiting_list)
             return outcome_without_push
 
-        landed_commit = self.batch.repository.predict(change)
+        predicted = self.batch.repository.predict(change)
+        landed_commit = predicted
         if not job.dry:
-            if self.memory_error:
+            if self.memory_error:  # without its list, the next run would not know our commit
                 raise self.memory_error
             moved_lists = lists.moved_to(change.head)
             landed_commit = self.memory_branch.land_with_list(
-                change, waiting_list, landed_commit, head, moved_lists
+                change, waiting_list, predicted, head, moved_lists
             )
 
+        # our own branch is created anew from the base; somebody else's gets a commit on top
         files_before = self.delivery.base.files if head.ours else head.files
         outcome = self._outcome_of(prepared, landed_commit, files_before)
         if head.request is None:  # updates go to this branch without a pull request
@@ -642,7 +647,8 @@ class DeliveryLander:
         """
         done = self.done
         memory_commit = self.memory_branch.commit
-        # a commit on a head branch changes the list there, which says nothing new
+        # Each commit on a head branch also changes its list, so a memory commit with only lists is
+        # not worth a line of its own.
         is_worth_reporting = self.memory_branch.remembers or not done.commits
         if memory_commit and is_worth_reporting:
             done = done.plus(Outcome(commits=(memory_commit,)))
@@ -721,14 +727,15 @@ def _of_earlier_run(on_base: Sequence[Decision], snapshot: Snapshot) -> tuple[Co
     """
     _, _, last_paragraph = snapshot.message.rstrip("\n").rpartition("\n\n")
     trailers = set(last_paragraph.splitlines())
-    # also without digests, because another Application's target may also have the digest
+    # Also without digests: the images below have no digest, but the trailer has one if another
+    # Application's target needed it.
     trailers |= {line.partition("@")[0] for line in trailers}
 
     apps = set()
     for decision in on_base:
         sub = decision.subscription
         tag = decision.candidate.tag
-        digest = "" if tag else decision.candidate.digest
+        digest = "" if tag else decision.candidate.digest  # a digest alone has no shorter form
         image = replace(sub.entry.image, tag=tag, digest=digest)
         app = sub.application.key
         if f"Image: {image.reference}" in trailers and f"Application: {app}" in trailers:

@@ -158,7 +158,8 @@ class _Sorter:
         elif earlier.generated_by:  # this manifest is more precise
             self.applications[app.key] = app
         elif earlier.annotations and earlier.sources != app.sources:
-            # two different Applications have the same name: only the first one is used
+            # Two different Applications have the same name, and only the first one is used. (With
+            # the same sources, the manifest was only read twice.)
             self.namesakes.setdefault(app.key, f"{earlier.origin} and {app.origin}")
 
 
@@ -196,9 +197,9 @@ def subscriptions_of(
     subscription is one image to update, and where.
 
     An Application that writes one of `images` to Git has all of its subscriptions in the result,
-    and any other only those for `images`. Without images, all have all of them.
+    and any other only those for `images`. Without images, each has all of its subscriptions.
     """
-    identities = {image.identity for image in images} if images else None
+    identities = {image.identity for image in images} if images else None  # None: all images
     subscribed = []
     for app in discovery.applications:
         if not app.annotations.get("image-list"):
@@ -240,26 +241,31 @@ def concerns(images: Collection[Image], prefix: str) -> Callable[[Mapping[str, A
     last_parts = {image.repository.rpartition("/")[2].lower() for image in images}
 
     def contains_last_part(text: str) -> bool:
+        """Return whether a text contains the last part of one of the images' names."""
         lower_case = text.lower()
         return any(last_part in lower_case for last_part in last_parts)
 
     def may_match(text: str, entry: Entry | Malformed) -> bool:
+        """Return whether an entry of `image-list` may be for one of the images. `text` is the entry
+        as written, and `entry` is what it means, or the error if it is unreadable.
+        """
         if isinstance(entry, Entry):
             return entry.image.identity in identities
         return contains_last_part(text)
 
     def may_concern(item: Mapping[str, Any]) -> bool:
+        """Return whether a manifest may concern the images."""
         if item.get("kind") == "ImageUpdater":
-            return True
+            return True  # it may configure any Application
         annotations = mapping(mapping(item.get("metadata")).get("annotations"))
-        if not last_parts:
+        if not images:
             return any(key.startswith(prefix) for key in annotations)
         image_list = str(annotations.get(f"{prefix}image-list") or "")
         if not contains_last_part(image_list):  # skips parsing for nearly all Applications
             return False
         texts = split_image_list(image_list)
         entries = parse_image_list(image_list)
-        return any(map(may_match, texts, entries))
+        return any(may_match(text, entry) for text, entry in zip(texts, entries, strict=True))
 
     return may_concern
 
@@ -308,7 +314,7 @@ def discover(job: Job, world: World) -> tuple[Seen, tuple[Problem, ...]]:
     return seen, problems
 
 
-def looker(seen: Seen, job: Job, world: World) -> Look:
+def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
     """Return a function that looks up the subscriptions (the images to update) of any Application
     by its key (`namespace/name`), even if it is not part of the run.
 
@@ -317,11 +323,14 @@ def looker(seen: Seen, job: Job, world: World) -> Look:
     subs_of_run = {
         item.application.key: item.subscriptions for item in seen.subscribed if item.subscriptions
     }
-    # without sources, only the metadata was read
+    # an Application without sources here was not read in full: only its metadata was
     read_in_full = {app.key: app for app in (*seen.outside, *seen.annotated) if app.sources}
     looked_up: dict[str, Application | None] = {}  # None if it could not be read
 
     def look(key: str, *, ask: bool = True) -> Sequence[Subscription]:
+        """Return the subscriptions of the Application `key`. With `ask`, it may be read now, and is
+        remembered in `looked_up`.
+        """
         if key in subs_of_run:
             return subs_of_run[key]
         app = read_in_full.get(key) or looked_up.get(key)
@@ -395,7 +404,7 @@ def _overlooked(seen: Seen, job: Job, world: World) -> tuple[Problem, ...]:
         *untracked_problems(
             counted,
             untracked_images,
-            whole=not leaves_out_skipped,
+            all_were_read=not leaves_out_skipped,
             required=job.require_match,
         ),
         *unread_keys(counted, job.images),

@@ -75,6 +75,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
         built.setdefault(image.identity, []).append(image)
 
     asks = []
+    # notes in a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -126,24 +127,26 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     asks = []
     unusable = []
     problems = []
+    # notes in a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
             image = replace(sub.entry.image, digest="")
             asks.append(Ask(neighbours.noted(sub), (image,), siblings=siblings_of(sub, item)))
 
+        # Every image of a broken entry counts as built, so that each of these entries is unusable.
         broken_entries = [flaw.entry for flaw in item.flaws if flaw.entry]
-        images_by_identity = {entry.image.identity: [entry.image] for entry in broken_entries}
+        as_if_built = {entry.image.identity: [entry.image] for entry in broken_entries}
         for flaw in item.flaws:
-            judged = _judge_flaw(item.application, flaw, images_by_identity)
-            if judged is None:
+            judged = _judge_flaw(item.application, flaw, as_if_built)
+            if judged is None:  # cannot happen here: it means that an entry's image was not built
                 continue
             is_unreadable_entry = (
                 flaw.severity == "error" and flaw.entry is None and bool(flaw.text)
             )
             if isinstance(judged, Unusable):
                 unusable.append(judged)
-            elif is_unreadable_entry:
+            elif is_unreadable_entry:  # an error, even if `judged` is only a warning
                 problems.append(_problem(item.application, flaw))
             else:
                 problems.append(judged)
@@ -169,6 +172,7 @@ def asks_by_hand(
     asks = []
     problems = []
     all_names: set[str] = set()
+    # notes in a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -355,7 +359,10 @@ def warn_if_all_excluded(matched: Matched, job: Job) -> tuple[Problem, ...]:
 
     Excluding only some is not a mistake, because the pipeline runs once for each repository.
     """
-    if not job.only or not matched.asks or by_repository(matched, job):
+    if not job.only or not matched.asks:
+        return ()
+    any_included = bool(by_repository(matched, job))
+    if any_included:
         return ()
     places = {}  # by Application
     for ask in matched.asks:

@@ -39,6 +39,7 @@ class Seen:
     @property
     def everyone(self) -> tuple[Tracker, ...]:
         """All Applications within the narrowing options."""
+        # Those with an image-list are in `annotated`, and the rest are HelmReleases.
         releases = (
             subscribed.application
             for subscribed in self.subscribed
@@ -50,6 +51,7 @@ class Seen:
         """Return all images in `image-list` annotations and HelmReleases, by identity (the name
         without a tag).
         """
+        # without duplicates, because many Applications have the same image-list
         texts = dict.fromkeys(
             app.annotations.get("image-list", "") for app in (*self.annotated, *self.skipped)
         )
@@ -71,7 +73,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
     `image-list`. All other Applications share a single one. Without images, every Application with
     subscriptions counts as using them.
     """
-    identities = {image.identity for image in images} if images else None
+    identities = {image.identity for image in images} if images else None  # None: all images
     using_apps = set()  # the keys of the Applications that use one of the images
     already_reported = set()  # (Application, annotation key) for which there is an error
     for subscribed in seen.subscribed:
@@ -91,7 +93,7 @@ def unread_keys(seen: Seen, images: Collection[Image]) -> tuple[Problem, ...]:
         }
         if app.key in using_apps or not app.annotations.get("image-list"):
             problems += [_doubt_warning(app, key, why) for key, why in without_effect.items()]
-        elif without_effect:
+        elif without_effect:  # the shared warning shows only one key for each Application
             first_key = next(iter(without_effect))
             first_keys_of_others.append((app.key, first_key))
     return (*problems, *about_others(first_keys_of_others, "annotations that have no effect"))
@@ -147,7 +149,7 @@ def about_others(keys: Iterable[tuple[str, str]], what: str) -> tuple[Problem, .
 def untracked(seen: Seen, images: Sequence[Image]) -> tuple[Image, ...]:
     """Return the images that do not match any `image-list` entry, not even a broken one."""
     tracked = set()  # names without tags
-    unreadable_texts = []
+    unreadable_texts = []  # of entries that cannot be parsed
     for subscribed in seen.subscribed:
         for sub in subscribed.subscriptions:
             tracked.add(sub.entry.image.identity)
@@ -174,13 +176,14 @@ def untracked_problems(
     seen: Seen,
     images: Sequence[Image],
     *,
-    whole: bool,
+    all_were_read: bool,
     required: bool,
 ) -> tuple[Problem, ...]:
     """Return a warning for each of these untracked images (no Application uses them), with a hint
     that names similar tracked images. If a match is `required`, it is an error.
 
-    `whole`: all considered Applications were read, so tracked images can be counted.
+    `all_were_read`: the number of tracked images is known, because all Applications to consider
+    were read.
     """
     if not images:
         return ()
@@ -192,7 +195,7 @@ def untracked_problems(
             hint = f"did you mean {similar[0]}?"
         elif similar:
             hint = f"did you mean one of these: {', '.join(similar)}?"
-        elif not whole:  # the number of tracked images is unknown
+        elif not all_were_read:  # the number of tracked images is unknown
             hint = "use the image name from image-list"
         elif len(tracked) > 1:
             hint = f"{len(tracked)} other images are tracked; use the image name from image-list"
@@ -281,7 +284,7 @@ def _nearest(name: str, names: Iterable[str]) -> list[str]:
     """Return the first few names that differ from `name` by at most two characters. If there are
     none, return those with the same last part, such as `ghcr.io/acme/web` for `docker.io/web`.
     """
-    # counted up to one more than is allowed
+    # Two names that differ by more than is allowed get LETTERS + 1: counting on would be slow.
     differences = {other: differ(name, other, LETTERS + 1) for other in names}
     similar = sorted((number, other) for other, number in differences.items() if number <= LETTERS)
     if similar:

@@ -7,7 +7,7 @@ passed as a function.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,10 +19,10 @@ from task.deciding.job import Ask, Job, Outcome
 from task.errors import Exit, NotPermittedError, TaskError, Trouble, exit_of
 from task.landing.live import patch
 from task.landing.overridden import called
-from task.landing.ports import NOBODY, Batch, Look, Repository, World
+from task.landing.ports import NOBODY, Batch, Look, World
 from task.model import Commit, Decision, Problem, Report, Timings, Unusable
 from task.pipeline.deliver import deliver
-from task.pipeline.discover import discover, looker
+from task.pipeline.discover import discover, subscription_lookup
 from task.pipeline.match import (
     AT_ONCE,
     Matched,
@@ -87,16 +87,17 @@ def run(
         done = done.plus(Outcome(error_decisions))
     # From now on, a signal only ends waiting early. The report still shows what landed.
     shielded.enter_context(shutdown.shield())
-    done = done.plus(deliver_all(matched, job, world, looker(seen, job, world)))
+    look = subscription_lookup(seen, job, world)
+    done = done.plus(deliver_all(matched, job, world, look))
     landed_at = world.now()
 
     ended = after(Delivered(job, seen, matched, done, began), world)
     problems += (*ended.problems, *matched.problems)
     timings = Timings(
-        job.terms.now,
-        matched_at - began,
-        landed_at - matched_at,
-        world.now() - landed_at,  # the steps after landing
+        started=job.terms.now,
+        find=matched_at - began,
+        land=landed_at - matched_at,
+        follow=world.now() - landed_at,
     )
 
     without_urls = report(job, seen, matched, done.plus(ended.outcome), problems)
@@ -116,7 +117,8 @@ def deliver_all(matched: Matched, job: Job, world: World, look: Look = NOBODY) -
     """Decide all asks, and land the resulting updates: push them to Git, or patch live Applications
     (those that are changed in the cluster).
 
-    Repositories are handled in parallel, and live Applications last.
+    Repositories are handled in parallel, and live Applications last. `look` finds the
+    subscriptions of Applications that are not part of the run.
     """
     groups = by_login(by_repository(matched, job), world)
     deliver_group = partial(deliver_repository, job=job, world=world, look=look)
@@ -132,20 +134,24 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
     """Decide and land everything for one repository, branch by branch.
 
     `asks` are for this repository, with the same credentials. An ask is one image of an
-    Application, with the builds offered for it. `look` looks up Applications that are not part of
-    the run. A failure does not affect other repositories: it becomes the asks' decision.
+    Application, with the builds offered for it. `look` finds the subscriptions of Applications that
+    are not part of the run. A failure does not affect other repositories: it becomes the asks'
+    decision.
     """
     without_git = [settled_without_git(ask, job.terms, config_read=False) for ask in asks]
     decisions_without_git = [decision for decision in without_git if decision]
-    if len(decisions_without_git) == len(asks):  # none of them changes Git, so Git is not read
+    # If none of them changes Git, Git is not read. Otherwise, `deliver` decides all of them.
+    if len(decisions_without_git) == len(asks):
         return Outcome(tuple(decisions_without_git))
     sub = asks[0].subscription
     try:
         with closing(world.repository(sub.repo, sub)) as repository:
-            branches = by_branch(repository, asks)
-            done, permitted = _leave_out_refused(repository, branches, job, world, look)
-            for base, members in permitted.items():
-                batch = Batch(repository, base, tuple(members), look)
+            batches = [
+                Batch(repository, base, tuple(members), look)
+                for base, members in by_branch(repository, asks).items()
+            ]
+            done, permitted_batches = _leave_out_refused(batches, job, world)
+            for batch in permitted_batches:
                 done = done.plus(deliver(batch, job, world))
             return done
     except TaskError as error:
@@ -153,71 +159,63 @@ def deliver_repository(asks: Sequence[Ask], job: Job, world: World, look: Look =
 
 
 def _leave_out_refused(
-    repository: Repository,
-    branches: Mapping[str, Sequence[Ask]],
-    job: Job,
-    world: World,
-    look: Look,
-) -> tuple[Outcome, Mapping[str, Sequence[Ask]]]:
-    """Plan Applications with targets on several branches first, and leave out those with an update
-    that the config of one branch does not permit.
+    batches: Sequence[Batch], job: Job, world: World
+) -> tuple[Outcome, list[Batch]]:
+    """Leave out the Applications that write to several branches, if the config of one of these
+    branches does not permit their update. Return the decisions about them, and the batches with all
+    other asks.
 
-    Otherwise, the first branch would get its half of an update before the other one refuses.
-    `branches` has the asks by base branch. Return the decisions about the Applications left out,
-    and the asks for all others.
+    `batches` has one batch for each base branch of a repository. Branches are written one by one,
+    so without this check, the first branch would get its half of an update before another branch
+    refuses the other half.
     """
-    planned = _plan_of_spread(repository, branches, job, world, look)
+    predicted = _predict_across_branches(batches, job, world)
     refusals = {
         decision.subscription.application.key: decision.judged
-        for decision in planned
+        for decision in predicted
         if decision.rule == NotPermittedError.rule
     }
     decisions = []
-    for decision in planned:
+    for decision in predicted:
         refusal = refusals.get(decision.subscription.application.key)
-        if refusal is None:  # decided again later, together with all other asks for its branch
-            continue
+        if refusal is None:
+            continue  # it is permitted on all its branches, so it is decided again when it lands
         if decision.verdict == "update":
+            # on a branch that does permit it; the other branch's refusal applies here too
             decisions.append(replace(decision, judged=refusal))
         else:
             decisions.append(decision)
 
-    permitted: dict[str, Sequence[Ask]] = {}
-    for base, asks in branches.items():
-        not_refused = [ask for ask in asks if ask.subscription.application.key not in refusals]
-        if not_refused:
-            permitted[base] = not_refused
-    return Outcome(tuple(decisions)), permitted
+    permitted_batches = []
+    for batch in batches:
+        permitted_asks = [
+            ask for ask in batch.asks if ask.subscription.application.key not in refusals
+        ]
+        if permitted_asks:
+            permitted_batches.append(replace(batch, asks=tuple(permitted_asks)))
+    return Outcome(tuple(decisions)), permitted_batches
 
 
-def _plan_of_spread(
-    repository: Repository,
-    branches: Mapping[str, Sequence[Ask]],
-    job: Job,
-    world: World,
-    look: Look,
-) -> list[Decision]:
-    """Return the decisions about the Applications with asks on several base branches, without
-    writing anything.
-
-    `branches` has the asks by base branch: each is one image, with the builds offered for it.
+def _predict_across_branches(batches: Sequence[Batch], job: Job, world: World) -> list[Decision]:
+    """Return the decisions about the Applications with asks in several batches, without writing
+    anything.
     """
-    spread_apps = _on_several_branches(branches)
-    planned: list[Decision] = []
-    for base, asks in branches.items():
-        members = tuple(ask for ask in asks if ask.subscription.application.key in spread_apps)
-        if members:
-            batch = Batch(repository, base, members, look)
-            planned += deliver(batch, replace(job, dry=True), world).decisions
-    return planned
+    apps = _on_several_branches(batches)
+    decisions: list[Decision] = []
+    for batch in batches:
+        asks = tuple(ask for ask in batch.asks if ask.subscription.application.key in apps)
+        if asks:
+            outcome = deliver(replace(batch, asks=asks), replace(job, dry=True), world)
+            decisions += outcome.decisions
+    return decisions
 
 
-def _on_several_branches(branches: Mapping[str, Sequence[Ask]]) -> set[str]:
-    """Return the Applications with asks on more than one base branch."""
+def _on_several_branches(batches: Sequence[Batch]) -> set[str]:
+    """Return the keys of the Applications with asks on more than one base branch."""
     bases_by_app: dict[str, set[str]] = {}
-    for base, asks in branches.items():
-        for ask in asks:
-            bases_by_app.setdefault(ask.subscription.application.key, set()).add(base)
+    for batch in batches:
+        for ask in batch.asks:
+            bases_by_app.setdefault(ask.subscription.application.key, set()).add(batch.base)
     return {app for app, bases in bases_by_app.items() if len(bases) > 1}
 
 
@@ -235,7 +233,7 @@ def report(
     """
     decisions = _sorted_decisions(matched, done)
     rows: list[Decision | Unusable] = sorted((*matched.unusable, *decisions), key=_place_in_report)
-    written = dict.fromkeys(
+    written_images = dict.fromkeys(
         decision.candidate for decision in decisions if decision.verdict == "update"
     )
 
@@ -247,7 +245,8 @@ def report(
     ]
     all_problems += problems
     code = exit_of(all_problems)
-    nothing_happened = not code and not written
+    # an error has its own exit code, which must not be replaced
+    nothing_happened = not code and not written_images
     if job.require_update and nothing_happened:
         code = Exit.NOTHING_UPDATED
         message = "--require-update: nothing was updated"
@@ -265,7 +264,7 @@ def report(
     waiting = sorted(done.waiting, key=lambda row: (row.application, row.alias, row.head, row.tag))
     return Report(
         command=job.command,
-        images=job.images or tuple(written),
+        images=job.images or tuple(written_images),  # commands such as `scan` are not given any
         considered=seen.considered,
         decisions=tuple(rows),
         commits=tuple(sorted(done.commits, key=_commit_order)),
@@ -287,9 +286,10 @@ def _sorted_decisions(matched: Matched, done: Outcome) -> list[Decision]:
     }
     decisions = []
     for decision in _still_overridden(done.decisions):
-        source = sources.get(decision.subscription.identity, decision.source)
         if decision.verdict == "update":
             source = decision.source  # none if a deferred build is written instead of a promotion
+        else:
+            source = sources.get(decision.subscription.identity, decision.source)
         decisions.append(replace(decision, source=source))
     return sorted(
         decisions, key=lambda decision: (*_place_in_report(decision), decision.subscription.path)
@@ -302,8 +302,10 @@ def _commit_order(commit: Commit) -> tuple[str, str, bool, str]:
 
 
 def _still_overridden(decisions: Sequence[Decision]) -> list[Decision]:
-    """Return the decisions. A refusal may name another entry that writes the refused version anyway
-    (`overridden_by`); the name is removed if that entry did not become an update.
+    """Return the decisions, with only those names in `overridden_by` that are still right.
+
+    A refusal has the name of another entry there if that entry writes the refused version anyway.
+    The name is removed if that entry did not become an update.
     """
     writers = {called(decision) for decision in decisions if decision.verdict == "update"}
     return [

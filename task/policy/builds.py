@@ -121,13 +121,14 @@ def superseded(
     if newest is None:
         return ""
 
-    # If the strategy orders tags, only the strategy compares them. After a rollback, builds are
-    # compared too, so that a repeated event does not restore a tag that the rollback skipped.
+    # If the strategy orders tags, it has already compared them, and the builds do not count. But
+    # after a rollback, it compares with an older tag. So here, the builds are compared too:
+    # otherwise, a repeated event would restore a tag that the rollback skipped.
     was_rolled_back = newest.version != current.version
     rules = rules_of(policy)
     if rules.ordered and event.tag != newest.tag:
-        may_be_skipped = was_rolled_back and rules.older(event.tag, newest.tag) != ""
-        if not may_be_skipped:
+        rollback_may_have_skipped_it = was_rolled_back and rules.older(event.tag, newest.tag) != ""
+        if not rollback_may_have_skipped_it:
             return ""
     if relation == "older":
         return f"a newer build was already written, {newest.version or 'unknown'}: {because}"
@@ -197,7 +198,7 @@ def gone_back(
     event_relation, _ = compare(event.build, target_build, {})
     if event_relation == "newer":
         return ""
-    # Unless the target has `newest` itself, it must have a newer one.
+    # The target only goes back if it has `newest` itself, or a newer build.
     if not alike(newest, current):
         newest_relation, _ = compare(newest.build, target_build, {})
         if newest_relation != "older":
@@ -261,6 +262,8 @@ def _newest_by_tag(newest: Written | None, event: Written, rules: Rules) -> Writ
     event_is_older = newest is not None and rules.older(event.tag, newest.tag) != ""
     if event_is_older:
         return newest
+    # Stored builds only decide between images with the same tag, and only a digest in Git can tell
+    # these apart.
     has_identity = event.build != Build()
     return event if has_identity and event.digest else None
 
@@ -369,6 +372,7 @@ def _merge_memories(base: Memory, memory_branch: Memory) -> Memory:
         replaced=tuple(replaced),
         failed=tuple(failed),
         hold=stricter(base.hold, memory_branch.hold),
+        # the memory branch has a deferred build only if it is not the base's
         deferred=memory_branch.deferred or base.deferred,
         rollback=base.rollback or memory_branch.rollback,
     )

@@ -64,6 +64,7 @@ def judge(
     # Only a tag that the same rules admit can be newer. `latest`, or a version outside the range,
     # is always replaced. So an update may be a downgrade: if 2.0.0 is running, ~1.0 picks 1.0.5.
     # AIU never compares with the running tag.
+    # `current.also` has the tags of the image's other entries, which the update would replace too.
     tags_to_compare = () if allow_downgrade else (current.tag, *current.also)
     for tag in tags_to_compare:
         is_comparable = tag not in {"", image.tag} and objection(tag, policy) is None
@@ -144,6 +145,7 @@ def ranked(tags: Iterable[str], policy: Policy, dates: Mapping[str, str] = {}) -
     rules = rules_of(policy)
 
     def sort_key(tag: str) -> Any:
+        """Return the strategy's key for a tag, which is greater for a newer one."""
         return rules.sort_key(tag, dates.get(tag, ""))
 
     return tuple(sorted(admitted(tags, policy), key=sort_key, reverse=True))

@@ -106,11 +106,11 @@ def parse_tag_order(text: str) -> TagOrder:
     """
     stripped = text.strip()
     descending = bool(_DESCENDING.search(stripped))
-    ascending_order = _DESCENDING.sub("", stripped)
-    if ascending_order in KINDS:
-        return TagOrder(stripped, KINDS[ascending_order], descending)
+    without_desc = _DESCENDING.sub("", stripped)
+    if without_desc in KINDS:
+        return TagOrder(stripped, KINDS[without_desc], descending)
 
-    word, colon, pattern = ascending_order.partition(":")
+    word, colon, pattern = without_desc.partition(":")
     if word != "regexp" or not colon:
         raise Malformed(f"{shortened(stripped)!r} is not a tag order", _HINT)
     check_length(pattern)

@@ -246,10 +246,11 @@ def _compiled_glob(glob: str) -> re.Pattern[str]:
 
     if len(parts) == 1:  # there is no star
         return re.compile(parts[0])
+    # `a*b*c` becomes `a(?>[^/]*?b)[^/]*c`
     before_first_star, *between_stars, after_last_star = parts
     pattern = before_first_star
     for part in between_stars:
-        if part:
+        if part:  # `**` is the same as `*`
             pattern += f"(?>[^/]*?{part})"
     return re.compile(f"{pattern}[^/]*{after_last_star}")
 

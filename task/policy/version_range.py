@@ -231,7 +231,7 @@ def _tilde(version: Version, term: Term) -> bool:
     """`~1.2` fixes the minor version, and `~1` the major. `~0.0.0` and `~*` have no upper bound."""
     fixed = _MAJOR if term.number_count == _MAJOR else _MINOR
     if term.number_count in (0, _PATCH) and _leading_parts(term.version, _PATCH) == (0, 0, 0):
-        fixed = 0
+        fixed = 0  # no part has to be equal
     return version >= term.version and _leading_parts(version, fixed) == _leading_parts(
         term.version, fixed
     )

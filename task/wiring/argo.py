@@ -136,7 +136,7 @@ class Argo:
                 narrow=scope.narrow,
             )
         self._readers.append(reader)  # for `passed_over`
-        return reader.all()
+        return reader.manifests()
 
     def passed_over(self) -> Sequence[Application]:
         """Return the metadata of annotated Applications that were not read in full."""

@@ -56,7 +56,7 @@ def mentions(image: str) -> Any:
 def keys(cluster: ClusterManifests) -> list[str]:
     return [
         f"{one.item['metadata']['namespace']}/{one.item['metadata']['name']}"
-        for one in cluster.all()
+        for one in cluster.manifests()
     ]
 
 
@@ -75,7 +75,7 @@ def test_only_applications_that_may_use_the_image_are_read_completely(api: Kuber
     )
     api.add(APPLICATIONS, cluster_application("api", "team", images="api=ghcr.io/acme/api:1.x"))
     cluster = source(api, wanted=mentions("acme/web"))
-    found = list(cluster.all())
+    found = list(cluster.manifests())
     assert [one.item for one in found] == [api.of(APPLICATIONS, "web")]
     assert found[0].origin == "cluster"
     assert (cluster.listed, [one.key for one in cluster.passed_over]) == (3, ["team/api"])
@@ -92,7 +92,7 @@ def test_applications_of_a_cluster_are_read_like_manifests(api: KubernetesApi) -
         *(cluster_application(f"web-{n}", images="web=ghcr.io/acme/web:1.x") for n in range(12)),
     )
     scope = Scope(PREFIX, Narrow(), Defaults())
-    found = discovered(source(api).all(), scope, lambda _origin: None)
+    found = discovered(source(api).manifests(), scope, lambda _origin: None)
     assert [one.key for one in found.applications] == sorted(f"argocd/web-{n}" for n in range(12))
     assert all(one.sources and one.live and one.origin == "cluster" for one in found.applications)
     assert found.problems == ()
@@ -110,7 +110,7 @@ def test_applications_referenced_by_an_image_updater_are_read(
         ),
     )
     api.add(UPDATERS, updater("one", "team", "w*"), updater("two", "argocd", "*", image="other"))
-    found = list(source(api, wanted=mentions("acme/web")).all())
+    found = list(source(api, wanted=mentions("acme/web")).manifests())
     assert [
         (one.item["kind"], one.item["metadata"]["name"], one.item["metadata"]["namespace"])
         for one in found

@@ -23,7 +23,7 @@ def one(path: str = "apps", **source: Any) -> Deployed:
 
 def test_a_git_source_deploys_a_folder() -> None:
     assert of({"repoURL": REPO, "path": "./apps/", "targetRevision": "dev"}) == [
-        Deployed(REPO, "dev", "apps", release=Release("root"), parent="root")
+        Deployed(REPO, "dev", "apps", release=Release("root"), app="root")
     ]
     assert [
         found.path for found in of({"repoURL": REPO, "path": "a"}, {"repoURL": REPO, "path": "."})

@@ -361,7 +361,7 @@ def test_only_relevant_applications_are_read_completely(server: ArgoCDServer) ->
         plain["metadata"]["annotations"] = {}
         server.add(plain)
     server.add(live_application("shop", "team"))
-    found = list(ArgoCDManifests(api_of(server), wants_image).all())
+    found = list(ArgoCDManifests(api_of(server), wants_image).manifests())
     assert sorted(one.item["metadata"]["name"] for one in found) == ["shop", "web"]
     assert all(one.item["spec"] and one.origin == "argocd" and not one.trouble for one in found)
     assert len(server.asked("GET")) == 3
@@ -380,7 +380,7 @@ NARROW = [
 def test_filters_without_wildcards_are_sent_to_the_server(
     server: ArgoCDServer, narrow: Any, query: Any
 ) -> None:
-    list(ArgoCDManifests(api_of(server), wants_image, narrow=Narrow(**narrow)).all())
+    list(ArgoCDManifests(api_of(server), wants_image, narrow=Narrow(**narrow)).manifests())
     assert {
         name: value for name, value in server.seen[0].query.items() if name != "fields"
     } == query
@@ -395,7 +395,7 @@ def test_an_application_deleted_concurrently_does_not_affect_others(server: Argo
             return super().get_application(namespace, name, project)
 
     late = Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK)
-    found = list(ArgoCDManifests(late, wants_image).all())
+    found = list(ArgoCDManifests(late, wants_image).manifests())
     assert "gone" in trouble_of(found[0]).message
     assert not found[1].trouble
 
@@ -411,7 +411,7 @@ def test_a_server_that_goes_down_in_the_meantime_is_an_error(server: ArgoCDServe
             ArgoCDManifests(
                 Late(Connection(server.address, Secret(TOKEN), plaintext=True), {}, limits=QUICK),
                 wants_image,
-            ).all()
+            ).manifests()
         )
 
 

@@ -80,7 +80,7 @@ def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
     kubernetes, done = account(api), []
     for found in ClusterManifests(
         kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)
-    ).all():
+    ).manifests():
         metadata = found.item["metadata"]
         if found.item["kind"] != "Application":
             continue

@@ -152,7 +152,7 @@ def test_an_untracked_image_gets_a_suggestion(given: str, words: str, read: bool
     found = seen(TRACKED) if read else seen(skipped=(TRACKED,))
     left = untracked(found, [image(given)])
     assert left == (image(given),)
-    (problem,) = untracked_problems(found, left, whole=True, required=False)
+    (problem,) = untracked_problems(found, left, all_were_read=True, required=False)
     assert problem.message == f"no Application tracks {given}"
     assert problem.hint.startswith(words)
     assert (problem.rule, problem.severity) == ("untracked", "warning")
@@ -160,14 +160,18 @@ def test_an_untracked_image_gets_a_suggestion(given: str, words: str, read: bool
 
 def test_all_similar_images_are_suggested() -> None:
     found = seen(annotated("a", image_list="a=ghcr.io/x/web, b=ghcr.io/y/web"))
-    (problem,) = untracked_problems(found, [image("quay.io/web")], whole=True, required=False)
+    (problem,) = untracked_problems(
+        found, [image("quay.io/web")], all_were_read=True, required=False
+    )
     assert "ghcr.io/x/web, ghcr.io/y/web" in problem.hint
 
 
 def test_untracked_images_are_not_counted_if_not_all_applications_were_read() -> None:
-    (problem,) = untracked_problems(seen(TRACKED), [image("nginx")], whole=False, required=False)
+    (problem,) = untracked_problems(
+        seen(TRACKED), [image("nginx")], all_were_read=False, required=False
+    )
     assert "other image" not in problem.hint
-    (nothing,) = untracked_problems(seen(), [image("nginx")], whole=True, required=False)
+    (nothing,) = untracked_problems(seen(), [image("nginx")], all_were_read=True, required=False)
     assert "--applications" in nothing.hint
 
 

@@ -62,14 +62,14 @@ def _event_of_package_url(package_url: str, time: str, registry: str) -> EventOr
 
     url = parameters.get("repository_url", "")
     _, _, after_scheme = url.partition("://")
-    host, _, repository = (after_scheme or url).partition("/")
+    host, _, path_of_url = (after_scheme or url).partition("/")
     if kind == "docker":  # here, repository_url is the registry
         if not host or host in _HUB:
             host = "docker.io"
         repository = unquote(quoted_name)
     else:  # repository_url may be a whole reference
-        repository, _, _ = repository.partition("@")
-        repository, _, _ = repository.partition(":")
+        without_digest, _, _ = path_of_url.partition("@")
+        repository, _, _ = without_digest.partition(":")
 
     digest = ""
     if is_digest(version):

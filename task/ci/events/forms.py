@@ -85,7 +85,12 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
     if text.count("{") + text.count("[") > MOST_VALUES:
         raise Malformed(f"it has over {MOST_VALUES:,} objects and lists", _SPLIT)
     is_detected = form == "auto"
-    allowed_forms = {"auto": tuple(FORMS), ANY: REGISTRIES}.get(form, (form,))
+    if is_detected:
+        allowed_forms = tuple(FORMS)
+    elif form == ANY:
+        allowed_forms = REGISTRIES
+    else:
+        allowed_forms = (form,)
     is_missing = not text and not is_detected
     if is_missing:
         raise Malformed("it is empty", _AS_SENT)
@@ -93,12 +98,12 @@ def events_in(text: str, form: str = "auto", registry: str = "") -> Events | Non
         documents = list(_json_documents(text))
     except Malformed:
         looks_like_json = text.startswith(("{", "["))
-        if is_detected and not looks_like_json:
+        if is_detected and not looks_like_json:  # a builder's text file
             return None
         raise
     if is_detected:
         has_event = any(_form_name(document, allowed_forms) for _position, document in documents)
-        if not has_event:
+        if not has_event:  # a builder's JSON file
             return None
     if len(documents) > MOST_EVENTS:
         raise Malformed(
