@@ -84,7 +84,7 @@ class AzureClient(Client):
             self.version = supported[1].decode() if supported else "6.0"  # as of Server 2020
             answer = self._ask_with_version(method, path, what, more)
 
-        # a version that is not supported has the status 400, so that was not raised until now
+        # a status of 400 may have meant an unsupported version, so it is raised only now
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.error_for(answer, what)
@@ -396,7 +396,7 @@ class Azure(Host):
 
         # Azure also waits for optional policies, which may never be met, unless they are listed.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
-        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # no bool
+        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not bool
         if optional_ids:
             options["autoCompleteIgnoreConfigIds"] = optional_ids
 
@@ -409,7 +409,7 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(request.number)}",
             "set auto-complete",
             json={
-                # the person in whose name Azure merges: we opened the request
+                # Azure merges in the name of this person: whoever opened the request
                 "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
                 "completionOptions": options,
             },

@@ -321,13 +321,11 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
             request = conflict.open_request
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # The request may have been opened despite the error: look for it, and retry once. After
-            # a rate limit, it has not been opened. After a signal, the run has to end.
-            was_limited = isinstance(error.__cause__, Limited)
+            # The request may have been opened despite the error: look for it, and retry once,
+            # unless a signal has arrived.
+            was_limited = isinstance(error.__cause__, Limited)  # then it has not been opened
             may_have_opened = not open_request and not was_limited
-            is_first_turn = turn == 0
-            may_retry = may_have_opened and is_first_turn and not shutdown.code()
-            if not may_retry:
+            if not may_have_opened or turn > 0 or shutdown.code():
                 raise
             request = None
         if request is None:  # look for it again

@@ -115,7 +115,8 @@ class Run:
         if node.kind == "range":
             jump = self.run_range(node, value, dot)
         elif truth(value):
-            jump = self.walk(node.body, value if node.kind == "with" else dot)
+            body_dot = value if node.kind == "with" else dot
+            jump = self.walk(node.body, body_dot)
         else:
             jump = self.walk(node.else_body, dot)
         del self.variables[outer_count:]
@@ -194,7 +195,9 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline, and set its variables to that value."""
+        """Return the value of a pipeline, and set its variables to that value. (A `range` then sets
+        them to each element.)
+        """
         value: Any = MISSING
         for command in pipe.commands:
             value = self.command(command, dot, value)
@@ -255,7 +258,7 @@ class Run:
         of nil is nil. With `missingkey=error`, both fail. A field of a null that is in a map, and a
         missing field of a struct, always fail.
         """
-        is_null_in_map = False  # of a value that is None
+        is_null_in_map = False  # whether a value of None is a null in a map, not a missing key
         for name in names:
             if value is None and is_null_in_map:
                 raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
@@ -322,8 +325,8 @@ class Run:
         argument, as in Python.
 
         A true value decides `or`, and a false value decides `and`. As of Go 1.18, the operands
-        after it are not evaluated. `last`, the value of the previous stage, is the last argument,
-        unless it is `MISSING`.
+        after the deciding one are not evaluated. `last`, the value of the previous stage, is the last
+        argument, unless it is `MISSING`.
         """
         deciding_truth = name == "or"
         value: Any = MISSING

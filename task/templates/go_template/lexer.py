@@ -274,7 +274,7 @@ def number(literal: str) -> int | float:
     if value is None:
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:  # 09, which is not a valid octal number; Go's message is the same
+    if not is_float:  # a number such as 09, which is not octal; Go has the same message
         raise Malformed(f"integer overflow: {literal}")
     if isinf(value):  # a decimal number may be too large, too
         raise Malformed(f"illegal number syntax: {literal}")
