@@ -195,8 +195,9 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline, and set its variables to that value. (A `range` then sets
-        them to each element.)
+        """Return the value of a pipeline, and set its variables to that value.
+
+        For a `range`, each element replaces that value later.
         """
         value: Any = MISSING
         for command in pipe.commands:
@@ -325,8 +326,8 @@ class Run:
         argument, as in Python.
 
         A true value decides `or`, and a false value decides `and`. As of Go 1.18, the operands
-        after the deciding one are not evaluated. `last`, the value of the previous stage, is the last
-        argument, unless it is `MISSING`.
+        after the deciding one are not evaluated. `last`, the value of the previous stage, is the
+        last argument, unless it is `MISSING`.
         """
         deciding_truth = name == "or"
         value: Any = MISSING
