@@ -119,7 +119,8 @@ class Limited(Exception):
 class Client:
     """A client for a forge's API.
 
-    It waits for short rate limits, and returns JSON or raises our errors.
+    It waits for short rate limits, and returns JSON or raises our errors. In this folder, `answer`
+    is a whole HTTP response, and `response` is only the JSON in it.
     """
 
     repository: ClassVar[str]  # a repository's path in the API, with placeholders

@@ -448,7 +448,7 @@ class Gitea(Host):
         )
         # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(
-            lambda response: b"try again later" not in response.body.lower(),
+            lambda latest: b"try again later" not in latest.body.lower(),
             schedule(),
             schedule,
             _PAUSES,

@@ -323,7 +323,7 @@ class GitLab(Host):
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
         # While GitLab has not checked the new commit yet, it refuses. So retry a few times.
         answer = until(
-            lambda response: response.status not in {405, 409, 422},
+            lambda latest: latest.status not in {405, 409, 422},
             merge_later(),
             merge_later,
             _PAUSES,
@@ -416,7 +416,7 @@ class GitLab(Host):
             # commit's pipeline yet, or (before 17.11) the option has another name. So retry with
             # that name.
             answer = until(
-                lambda response: response.status != _REJECTED_FORM,
+                lambda latest: latest.status != _REJECTED_FORM,
                 answer,
                 partial(join, when_pipeline_succeeds=True),
                 _PAUSES,
