@@ -44,9 +44,8 @@ _GUID = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _HEADS = "refs/heads/"
 _REFUSED = 400
 _CONFLICT = 409
-_TEXT = 1
-# values of CommentType and CommentThreadStatus; a policy may require all threads to be resolved
-_CLOSED = 4
+_TEXT = 1  # a value of CommentType
+_CLOSED = 4  # a value of CommentThreadStatus
 _NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
 
 
@@ -82,10 +81,10 @@ class AzureClient(Client):
         answer = self._ask_with_version(method, path, what, more)
         if answer.mapping().get("typeKey") == "VssVersionOutOfRangeException":
             supported = re.search(rb"supports is (\d+\.\d+)", answer.body)
-            self.version = supported[1].decode() if supported else "6.0"
+            self.version = supported[1].decode() if supported else "6.0"  # as of Server 2020
             answer = self._ask_with_version(method, path, what, more)
 
-        # `_ask_with_version` does not raise for a status of 400
+        # a status of 400 may have meant an unsupported version, so it is raised only now
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.error_for(answer, what)
@@ -178,14 +177,14 @@ class Azure(Host):
         if not ours:
             return None
 
-        newest = ours[0]  # the list is sorted, newest first
+        chosen = ours[0]  # the list is sorted, newest first
         for pull in ours:
             is_open = dig(pull, "status") == "active"
             if is_open:
-                newest = pull
+                chosen = pull
                 break
         # the list truncates descriptions, so read the request alone
-        return self.read_completely(numbered(dig(newest, "pullRequestId"), self.place.host))
+        return self.read_completely(numbered(dig(chosen, "pullRequestId"), self.place.host))
 
     def close(self) -> None:
         """Close the connections."""
@@ -247,6 +246,7 @@ class Azure(Host):
         if answer.status not in (_REFUSED, _CONFLICT):
             return self._client.parse(answer, what)
         error_class = answer.mapping().get("typeKey")
+        # TF401179 is the code of the same error in its message
         if error_class == "GitPullRequestExistsException" or b"TF401179" in answer.body:
             raise AlreadyThere
         raise self._client.error_for(answer, what)
@@ -254,7 +254,7 @@ class Azure(Host):
     def change(self, pull: Any, title: str, body: str) -> Any:
         """Change a pull request's title and text, and return Azure's new data about it.
 
-        If the request is no longer open, change nothing, and return its current data.
+        Azure rejects a change of a request that is no longer open. Then return its current data.
         """
         number = self.to_proposed(pull).number
         what = f"update pull request {number}"
@@ -312,7 +312,8 @@ class Azure(Host):
 
     def others_may_push(self, name: str) -> bool:
         """Return whether users other than this one may push a branch with this name."""
-        # Azure does not have branch patterns: permissions are set on a branch's folder
+        # Azure has no branch patterns. Instead, permissions are set on a branch's folder, such as
+        # `image-update` for `image-update/web`.
         what = "read the branch permissions"
         repository = self._client.json("GET", self._path, what)
         project_id = dig(repository, "project", "id")
@@ -376,12 +377,9 @@ class Azure(Host):
             },
         )
         # Azure also returns identities with similar names, which count only if no name is equal
-        similar = elements(response, "value")
-        exact = [
-            identity for identity in similar if name.casefold() in _names_of_identity(identity)
-        ]
-        matching = exact or similar
-        ids = {dig(identity, "id") for identity in matching} - {""}
+        found = elements(response, "value")
+        exact = [identity for identity in found if name.casefold() in _names_of_identity(identity)]
+        ids = {dig(identity, "id") for identity in exact or found} - {""}
         if len(ids) != 1:
             raise ForgeError(
                 f"{self.place.host} has no user with that name, or more than one",
@@ -396,9 +394,9 @@ class Azure(Host):
         policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
 
-        # Azure also waits for optional policies, unless they are listed; they may never be met.
+        # Azure also waits for optional policies, which may never be met, unless they are listed.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
-        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]
+        optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not bool
         if optional_ids:
             options["autoCompleteIgnoreConfigIds"] = optional_ids
 
@@ -411,6 +409,7 @@ class Azure(Host):
             f"{self._path}/pullrequests/{path_part(request.number)}",
             "set auto-complete",
             json={
+                # Azure merges in the name of this person: whoever opened the request
                 "autoCompleteSetBy": {"id": dig(pull, "createdBy", "id")},
                 "completionOptions": options,
             },
@@ -456,7 +455,7 @@ def _allowed_merge_strategy(policies: Iterable[Mapping[str, Any]]) -> str:
         for setting, strategy in _STRATEGIES.items():
             if dig(policy, "settings", setting) == "True":  # `dig` returns strings
                 return strategy
-        break
+        break  # the first such policy decides
     return ""
 
 
@@ -490,7 +489,10 @@ class AzureComments(Comments):
             )
 
     def add(self, request: str, body: str) -> str:
-        """Start a thread with this comment, and return the comment's URL."""
+        """Start a thread with this comment, and return the comment's URL.
+
+        The thread is closed, because a policy may require that all threads are resolved.
+        """
         comment = {
             "parentCommentId": 0,
             "content": body,
@@ -529,7 +531,8 @@ def identities_api(api: str) -> str:
     """Return the base URL of the API for looking up people. `api` is the base URL for everything
     else.
 
-    Azure DevOps Services (dev.azure.com) has a separate host for it. A Server uses the same URL.
+    Azure DevOps Services (dev.azure.com) has a separate host for people. A Server has one URL for
+    both.
     """
     if api.startswith(_SERVICES):
         return _IDENTITIES + api.removeprefix(_SERVICES)
@@ -551,7 +554,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
     error = no_repository_error(
         "Azure DevOps", "https://dev.azure.com/organization/project/_git/repository"
     )
-    # `_git` is followed by the repository's name only
+    # `_git` has to be the last part but one: only the repository's name comes after it
     if "_git" not in parts or parts.index("_git") != len(parts) - 2:
         raise error
     *before_git, _git, repository = parts

@@ -117,17 +117,17 @@ class BitbucketCloud(Host):
         if not requests:
             return None
 
-        newest = requests[0]
+        chosen = requests[0]  # the newest
         for pull in requests:
             is_open = dig(pull, "state") == "OPEN"
             if is_open:
-                newest = pull
+                chosen = pull
                 break
-        return self.to_proposed(newest)
+        return self.to_proposed(chosen)
 
     def _update_name(self) -> bool:
-        """Use the repository's new name from now on if Bitbucket reported one. Return whether it
-        did.
+        """If Bitbucket reported a new name of the repository, use it from now on, and return
+        True.
         """
         page_parts = self._client.moved_to.split("/")  # …/workspace/repository
         new_name = "/".join(page_parts[-2:]).lower()
@@ -189,7 +189,8 @@ class BitbucketCloud(Host):
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 
-        # Bitbucket returns only the first 12 digits of the commit; our text has the full ID
+        # Bitbucket returns only the first 12 digits of the commit. If our text describes this
+        # commit, it has the full id.
         body = dig(pull, "description")
         our_commit = described(body)
         head_commit = dig(pull, "source", "commit", "hash")
@@ -215,7 +216,7 @@ class BitbucketCloud(Host):
 
         Raises `AlreadyThere` if one is already open for this branch.
         """
-        # opening a second request would change the title of the open one
+        # if a newer build has opened one, this query would change that request's title
         newer_request = self._opened_by_a_newer_build(proposal)
         if newer_request:
             raise AlreadyThere(newer_request)
@@ -234,7 +235,7 @@ class BitbucketCloud(Host):
             f"open a pull request from {proposal.head} into {proposal.base}",
         )
         request = self.to_proposed(pull)
-        # If one was already open, Bitbucket only changed its title, and its text is still another.
+        # if one was already open, Bitbucket has changed only its title, and not its text
         has_our_text = has_same_text(request, proposal)
         if not has_our_text:
             raise AlreadyThere(request)
@@ -251,8 +252,8 @@ class BitbucketCloud(Host):
         """Add the proposal's reviewers that the pull request does not have. Reviewers are never
         removed. Return the request in our form, and as Bitbucket's data.
 
-        If Bitbucket rejects one of them, it does not add any. Failures become notes (sentences that
-        are shown with the request).
+        If Bitbucket rejects one reviewer, it does not add the others either. Failures become notes
+        (sentences that are shown with the request).
         """
         request = self.to_proposed(pull)
         present_uuids = [dig(reviewer, "uuid") for reviewer in elements(pull, "reviewers")]
@@ -300,10 +301,9 @@ class BitbucketCloud(Host):
 
     def _opened_by_a_newer_build(self, proposal: Proposal) -> Proposed | None:
         """Return the open pull request if the head branch has a newer commit than the proposal,
-        else None. Its `head_commit` is then the newer commit.
+        else None. The request's `head_commit` is then the newer commit.
 
-        Our update would silently overwrite the text of the newer build's request. The newer run may
-        still be opening it, so wait for it a moment.
+        Another run has pushed that commit. It may still be opening its request, so wait a moment.
         """
         our_commit = described(proposal.body)
         if not our_commit:
@@ -314,7 +314,7 @@ class BitbucketCloud(Host):
         find_newest = partial(self.newest, proposal.base, proposal.head)
         newest = until(
             lambda request: request is not None and request.state == "open",
-            None,
+            None,  # so the first query comes after the first pause
             find_newest,
             _PAUSES,
         )
@@ -338,6 +338,7 @@ class BitbucketCloud(Host):
                 f"update pull request {number}",
             )
         except ForgeError:
+            # Bitbucket rejects a change of a request that is no longer open
             current = self.to_proposed(self.fetch(number))
             if current.state == "open":
                 raise
@@ -386,7 +387,7 @@ class BitbucketCloud(Host):
                 f"look up the reviewer {name}",
             )
             members = list(matching_members)
-            if len(members) != 1:
+            if len(members) != 1:  # several people may have the same nickname
                 continue
             uuid = dig(members[0], "user", "uuid")
             if uuid:
@@ -401,17 +402,18 @@ class BitbucketCloud(Host):
 
         Raises `ForgeError` if the next page is on another server, which must not get the token.
         """
+        address = path
         params: dict[str, Any] | None = query
         for _page in range(_PAGES):
-            answer = self._client.json("GET", path, what, params=params)
-            yield from elements(answer, "values")
-            path = dig(answer, "next")
+            response = self._client.json("GET", address, what, params=params)
+            yield from elements(response, "values")
+            address = dig(response, "next")
             params = None  # the URL of the next page includes the query
-            if not path:
+            if not address:
                 return
-            if origin(path) != origin(self.place.api):
+            if origin(address) != origin(self.place.api):
                 raise ForgeError(
-                    f"{self.place.host} returned a next-page link to {origin(path)}: could not"
+                    f"{self.place.host} returned a next-page link to {origin(address)}: could not"
                     f" {what}",
                     hint="check the Git host in --forge or the URL",
                 )

@@ -89,16 +89,16 @@ class BitbucketDataCenter(Host):
         """Return the open pull request from the branch `head` into the branch `base`, else the
         newest closed or merged one, or None.
         """
-        newest: Proposed | None = None
+        newest_closed: Proposed | None = None
         for pull in self._requests(head):
             if not self._belongs(pull, base, head):
                 continue
             request = self.to_proposed(pull)
             if request.state == "open":
                 return request
-            if newest is None:  # the list is sorted, newest first
-                newest = request
-        return newest
+            if newest_closed is None:  # the list is sorted, newest first
+                newest_closed = request
+        return newest_closed
 
     def fetch(self, number: str) -> Any:
         """Return Bitbucket's data about a pull request."""
@@ -266,16 +266,15 @@ class BitbucketDataCenter(Host):
         return self._client.parse(answer, what)
 
     def _accepted_reviewers(self, answer: Response, names: list[str], notes: Notes) -> list[str]:
-        """Return the reviewers' names without those that the response `answer` rejects. The omitted
-        names become a note.
+        """Return the reviewers' names without those that Bitbucket rejects in its `answer`. The
+        omitted names become a note.
 
         If Bitbucket does not say whom it rejects, omit everyone.
         """
         rejected: set[str] = set()
         for error in _errors(answer):
-            rejected.update(
-                dig(reviewer, "context") for reviewer in elements(error, "reviewerErrors")
-            )
+            for reviewer_error in elements(error, "reviewerErrors"):
+                rejected.add(dig(reviewer_error, "context"))  # the reviewer's name
         accepted = []
         if rejected:
             accepted = [name for name in names if name not in rejected]
@@ -290,10 +289,11 @@ class BitbucketDataCenter(Host):
     def _request_auto_merge(self, pull: Any, request: Proposed) -> Any:
         """Request auto-merge for a pull request, and return Bitbucket's new data about it.
 
-        Raises `ForgeError` before version 8.15, which would merge without waiting for checks.
+        Raises `ForgeError` before version 8.15: an older Bitbucket ignores `autoMerge`, and would
+        merge without waiting for checks.
         """
         self._check_auto_merge_version()  # called only for its error
-        version = {"version": pull.get("version")}
+        version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
         what = "request auto-merge"
         answer = self._client.ask(
             "POST",
@@ -311,8 +311,8 @@ class BitbucketDataCenter(Host):
             "/application-properties",
             "read Bitbucket's version",
         )
-        major_and_minor = dig(properties, "version").split(".")[:2]  # "8.15.0" → 8 and 15
-        release = tuple(int(part) for part in major_and_minor if part.isdigit())
+        major_and_minor = dig(properties, "version").split(".")[:2]
+        release = tuple(int(part) for part in major_and_minor if part.isdigit())  # (8, 15)
         if release < _AUTO_MERGE_SINCE:
             raise ForgeError(
                 f"this is Bitbucket {'.'.join(map(str, release))}, but auto-merge needs 8.15 or"
@@ -337,7 +337,8 @@ class BitbucketDataCenter(Host):
         repository. A fork's outgoing requests may target other repositories.
         """
         source = _repository(pull.get("fromRef"))
-        if "" in source or _repository(pull.get("toRef")) != source:
+        is_unknown = "" in source
+        if is_unknown or _repository(pull.get("toRef")) != source:
             return False
         return self.branches(pull) == (base, head)
 
@@ -347,7 +348,7 @@ class BitbucketDataCenter(Host):
         """
         start = "0"
         for _page in range(_PAGES):
-            answer = self._client.json(
+            response = self._client.json(
                 "GET",
                 f"{self._path}/pull-requests",
                 f"find the pull request for {head}",
@@ -360,8 +361,8 @@ class BitbucketDataCenter(Host):
                     "limit": _PAGE,
                 },
             )
-            yield from mappings(answer, "values")
-            start = dig(answer, "nextPageStart")
+            yield from mappings(response, "values")
+            start = dig(response, "nextPageStart")
             if not start:
                 return
 
@@ -418,6 +419,7 @@ class DataCenterComments(Comments):
             json={"text": body, "version": comment.version},
             expected=(401, 403),
         )
+        # Bitbucket also returns 401 for a missing permission
         return None if answer.status in (401, 403) else comment.url
 
     def _page(self, request: str, number: str) -> str:
@@ -478,8 +480,8 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
-    """Return the project or `~user` in a repository's URL, and the path of Bitbucket itself, which
-    comes before them.
+    """Return the project or `~user` in a repository's URL, and the folders at the URL's start that
+    are the path of Bitbucket itself.
 
     Raises `Malformed` if the URL is not a repository on Bitbucket.
     """
@@ -492,10 +494,10 @@ def _owner_and_folders(remote: RemoteUrl) -> tuple[str, Sequence[str]]:
         return owner, folders
     if len(parts) >= 2:
         *folders, owner, _repository = parts
-        if remote.ssh:
+        if remote.ssh:  # an ssh URL does not have the path of the web pages
             return owner, ()
         if not folders or folders[-1] == "scm":
-            return owner, folders[:-1]
+            return owner, folders[:-1]  # without `scm`
     raise no_repository_error(
         "Bitbucket Data Center",
         "https://bitbucket.example.com/scm/PROJECT/repository.git",

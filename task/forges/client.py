@@ -119,7 +119,8 @@ class Limited(Exception):
 class Client:
     """A client for a forge's API.
 
-    It waits for short rate limits, and returns JSON or raises our errors.
+    It waits for short rate limits, and returns JSON or raises our errors. In this folder, `answer`
+    is a whole HTTP response, and `response` is only the JSON in it.
     """
 
     repository: ClassVar[str]  # a repository's path in the API, with placeholders
@@ -169,7 +170,7 @@ class Client:
         """Send an HTTP request to the forge, and return the response.
 
         `what` ends the sentence "could not …" in error messages. `repeatable` is whether the
-        request may be sent again (None means: only if the method is safe).
+        request may be sent again if it fails (None means: only if the method is safe).
 
         For a status of 300 and above that is not in `expected`, raise the error from `error_for`.
         """
@@ -277,7 +278,7 @@ class Client:
 
     @cached_property
     def me(self) -> str:
-        """The id of the token's owner, on Gitea and GitLab."""
+        """The id of the token's owner. Used only on Gitea and GitLab, which have this address."""
         return dig(self.json("GET", "/user", "look up the API token's owner"), "id")
 
     def close(self) -> None:
@@ -306,8 +307,8 @@ class Client:
         """Send a request to the repository's current address, and return the response.
 
         A forge redirects requests for a renamed repository. Gitea also redirects POST and PATCH,
-        with 301 (GitHub: 307); GitLab rejects them (405). So remember the new address from a
-        redirect, and use it for all later requests.
+        with 301 (GitHub: 307); GitLab rejects them (405). So this remembers the new address from
+        the first redirect, and uses it for all later requests.
         """
         url = path if path.startswith("http") else f"{self.reach.place.api}{path}"
         if self._moved:
@@ -318,14 +319,14 @@ class Client:
         answer = self._http.ask(method, url, **more)
         if answer.status in _MOVED:  # the HTTP client only follows redirects of GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
-            if self._remember_rename(url, location):
+            if self._remember_rename(url, location):  # true only once
                 return self._ask_at_current_address(method, path, **more)
         self._remember_rename(url, answer.url)  # the client followed a redirect if they differ
         return answer
 
     def _remember_rename(self, url: str, target: str) -> bool:
-        """Remember the repository's new address, and report it, if the redirect from `url` to
-        `target` means that the repository was renamed. Return whether it does.
+        """If the redirect from `url` to `target` means that the repository was renamed, remember
+        its new address, tell the user, and return True. Only the first rename counts.
 
         After a rename, the two URLs have the same ending. For a redirect from
         …/repos/acme/web/pulls to …/repositories/7/pulls, the repository's addresses are
@@ -333,6 +334,7 @@ class Client:
         """
         old_url = url.partition("?")[0]
         new_url = target.partition("?")[0]
+        # a redirect to another server is not a rename, and may lead to a sign-in page
         if self._moved or old_url == new_url or origin(old_url) != origin(new_url):
             return False
 
@@ -347,8 +349,7 @@ class Client:
 
         has_common_ending = old_prefix != old_url
         is_below_api = old_prefix.startswith(f"{self.reach.place.api}/")
-        is_rename = has_common_ending and is_below_api
-        if not is_rename:
+        if not has_common_ending or not is_below_api:
             return False
         self._moved = old_prefix, new_prefix
         self._report_rename()
@@ -358,7 +359,7 @@ class Client:
         """Set `moved_to` to the URL of the renamed repository's page, or "" if it is unknown, and
         warn the user.
 
-        API addresses may contain only numeric ids, so ask the API for the page.
+        The new API address may contain only a numeric id, so the page comes from the API.
         """
         old_page = self.reach.place.web
         try:
@@ -418,7 +419,7 @@ def seconds_until_allowed(answer: Response) -> float:
     has_reset_time = reset_time.strip().isdecimal()
     if not is_primary_limit or not has_reset_time:
         return _UNKNOWN_WAIT
-    return max(0.0, float(reset_time) - time.time()) + 1
+    return max(0.0, float(reset_time) - time.time()) + 1  # the server's clock may be behind
 
 
 def _rate_limit_header(answer: Response, name: str) -> str:

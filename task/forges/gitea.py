@@ -78,7 +78,8 @@ class Gitea(Host):
         if pull is None:
             return None
         request = self.to_proposed(pull)
-        is_branch_deleted = dig(pull, "head", "ref") != head  # then it is `refs/pull/N/head`
+        # After a branch is deleted, Gitea shows `refs/pull/N/head` instead of its name.
+        is_branch_deleted = dig(pull, "head", "ref") != head
         if request.state == "closed" and is_branch_deleted and self._closed_by_gitea(pull):
             return replace(request, state="gone")
         return request
@@ -87,14 +88,14 @@ class Gitea(Host):
         """Return Gitea's data about the open pull request from `head` into `base`, else about the
         newest closed or merged one, or None.
         """
-        # Gitea can return the request for a base and a head (since 1.22), but it may be any of
-        # several requests, usually the oldest.
+        # Gitea can return a request by its base and head (since 1.22). If there are several such
+        # requests, it returns one of them, usually the oldest.
         what = f"find the pull request for {head}"
         path = f"{self._path}/pulls/{path_part(base)}/{quote(head)}"
-        answer = self._client.json("GET", path, what, expected=(404,))
-        pull = answer if _is_ours(answer, base, head) else None
-        # With a slash in the base, None may also mean that a proxy rejected the slash in a path
-        # segment (Apache, without AllowEncodedSlashes).
+        response = self._client.json("GET", path, what, expected=(404,))
+        pull = response if _is_ours(response, base, head) else None
+        # If Gitea has no request, there is nothing to search for. But if the base contains a slash,
+        # a proxy may have rejected it (Apache, without AllowEncodedSlashes).
         if pull is None and "/" not in base:
             return None
         if pull is not None and pull["state"] == "open":
@@ -105,15 +106,15 @@ class Gitea(Host):
         params = {"state": "all", "base_branch": base}  # newest first
         for listed_pull in self._pages(f"{self._path}/pulls", what, params, _PAGE, _PAGES):
             if pull and dig(listed_pull, "number") == dig(pull, "number"):
-                return pull  # all others are older
+                return pull  # the rest of the list is older
             if _is_ours(listed_pull, base, head):
                 return listed_pull
         return pull
 
     def read_completely(self, number: str) -> Proposed:
         """Return a pull request, with `conflicts` set if it conflicts with its base."""
-        # Gitea also reports that it cannot be merged while Gitea is still checking for conflicts,
-        # so wait for the check. If it takes longer, the request counts as conflicting.
+        # A request that Gitea is still checking also looks as if it conflicted, so wait for the
+        # check. If the check takes longer than the pauses, the request counts as conflicting.
         fetch_again = partial(self.fetch, number)
         pull = until(
             lambda latest: not _cannot_be_merged(latest),
@@ -179,7 +180,7 @@ class Gitea(Host):
             return self._client.parse(answer, what)
         conflict = re.search(r"already exists .*\bissue_id: (\d+)", self._client.message_in(answer))
         if conflict:
-            number = conflict[1]
+            number = conflict[1]  # what Gitea calls `issue_id` here is the request's number
             raise AlreadyThere(self.to_proposed(self.fetch(number)))
         raise self._client.error_for(answer, what)
 
@@ -264,9 +265,10 @@ class Gitea(Host):
         pages: int,
         expected: tuple[int, ...] = (),
     ) -> Iterator[Any]:
-        """Yield the items of a list, from at most `pages` pages with `rows_each` items each.
+        """Yield the items of a list in the API, from at most `pages` pages with `rows_each` items
+        each.
 
-        The list also ends at a page with a status in `expected`.
+        The list also ends at a page with an error status that is in `expected`.
         """
         received = 0
         for page in range(1, pages + 1):
@@ -319,15 +321,17 @@ class Gitea(Host):
 
     def _set_labels(self, number: str, names: list[str]) -> None:
         """Add these labels to a pull request. Labels that do not exist are created."""
-        # Gitea silently ignores unknown names, and names in a different case. Adding by name also
-        # finds the organization's labels without permission to read them.
+        # First add the labels without looking them up. This also adds the organization's labels,
+        # which the token may not be allowed to list. Gitea silently ignores unknown names, and
+        # names in a different case.
         labels_now_set = self._add_labels(number, names)
         ignored = missing(names, labels_now_set)
         if not ignored:
             return
 
+        # Create the unknown ones. Gitea would also create a label that exists in a different case,
+        # so look for those: lowercase name → the existing label's name.
         owner, _repository = self.place.project
-        # lowercase name → the existing label's name; creating a label again creates a duplicate
         existing_names = self._known_labels(f"{self._path}/labels", ())
         existing_names |= self._known_labels(f"/orgs/{path_part(owner)}/labels", (403, 404))
         for name in ignored:
@@ -348,8 +352,8 @@ class Gitea(Host):
         return [dig(label, "name") for label in mappings(labels)]
 
     def _known_labels(self, path: str, expected: tuple[int, ...]) -> dict[str, str]:
-        """Return the names of the labels in this list of the API, by their lowercase form. The list
-        is empty for a status in `expected`.
+        """Return the names of the labels in the list at this API path, by their lowercase form. For
+        an error status that is in `expected`, there are no labels.
         """
         labels = self._pages(path, "read the labels", {}, _LABEL_PAGE, _LABEL_PAGES, expected)
         names = (dig(label, "name") for label in labels)
@@ -365,10 +369,10 @@ class Gitea(Host):
         """Add these names to a pull request's assignees, which are `present` now. Rejected names
         become notes.
         """
-        assigned = list(present)
+        assigned = list(present)  # grows with each call of `assign`
 
         def assign(new_names: list[str]) -> None:
-            # Gitea replaces the whole list
+            """Add these names to the assignees. Gitea replaces the whole list of them."""
             self._write(number, "assign people", {"assignees": [*assigned, *new_names]})
             assigned.extend(new_names)
 
@@ -380,10 +384,12 @@ class Gitea(Host):
         are not requested yet. Those whom Gitea rejects become notes.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
+        # people, and teams without their organization
         already_asked = [user["login"] for user in pull.get("requested_reviewers") or ()]
         already_asked += [team["name"] for team in pull.get("requested_reviewers_teams") or ()]
 
         def ask(reviewers: list[str]) -> None:
+            """Request reviews from these people and teams in one query."""
             body: dict[str, list[str]] = {}
             people = [name for name in reviewers if "/" not in name]
             if people:
@@ -393,13 +399,13 @@ class Gitea(Host):
                 body["team_reviewers"] = teams
             self._client.ask("POST", path, f"ask {', '.join(reviewers)} to review", json=body)
 
-        wanted = [
+        lowercase_asked = {asked.lower() for asked in already_asked}
+        new_reviewers = [
             name
             for name in dict.fromkeys(names)
-            # Gitea returns a team's name without its organization
-            if missing([_without_organization(name)], already_asked)
+            if _without_organization(name).lower() not in lowercase_asked
         ]
-        for name, error in _send_and_yield_rejected(wanted, ask):
+        for name, error in _send_and_yield_rejected(new_reviewers, ask):
             notes.add(error.message, "reviewer", name)
 
     def _auto_merge(
@@ -412,9 +418,9 @@ class Gitea(Host):
         """Have Gitea merge the pull request once its checks pass, or a moment later if there are
         none. This is called a scheduled merge. If Gitea refuses, the reason becomes a note.
 
-        A scheduled merge is for the branch's commit at the time the checks pass, and survives a
-        newer push. (Gitea 1.26 accepts a commit id only for an immediate merge.) So schedule it
-        again for each build, unless a person has canceled it, and add a note about that.
+        A scheduled merge survives a newer push: it merges the commit that the branch is at when the
+        checks pass. (Gitea 1.26 accepts a commit id only for an immediate merge.) So it is
+        scheduled again for each build, with a note about that, unless a person has canceled it.
         """
         path = f"{self._path}/pulls/{request.number}/merge"
         body = {
@@ -424,11 +430,12 @@ class Gitea(Host):
             "delete_branch_after_merge": self.ours_to_delete(proposal),
         }
 
-        # the request's text records what earlier runs have set
+        # The request's text records what earlier runs have set. A scheduled merge cannot be
+        # scheduled again before it is canceled.
         was_set_before = wish_key("auto-merge") in applied_wishes(request.body)
         if was_set_before:
             cancellation = self._client.ask("DELETE", path, "set auto-merge again", expected=(404,))
-            if cancellation.status == 404:  # a person has canceled it before
+            if cancellation.status == 404:  # a person has canceled it, so leave it at that
                 return
 
         schedule = partial(
@@ -441,7 +448,7 @@ class Gitea(Host):
         )
         # Gitea returns "try again later" while it is still checking for conflicts.
         answer = until(
-            lambda response: b"try again later" not in response.body.lower(),
+            lambda latest: b"try again later" not in latest.body.lower(),
             schedule(),
             schedule,
             _PAUSES,
@@ -529,7 +536,7 @@ def _draft_word(pull: Mapping[str, Any]) -> str:
     for word in DRAFTS:
         if title.lower().startswith(word.lower()):
             title_without_word = title[len(word) :].lstrip()
-            return title.removesuffix(title_without_word)
+            return title.removesuffix(title_without_word)  # as spelled in the title
     return ""
 
 
@@ -540,10 +547,11 @@ def _send_and_yield_rejected(
     """Call `send` with all names at once, or if that fails, with one name at a time. Yield each
     rejected name with its error.
     """
-    if len(names) > 1:  # Gitea rejects all names if one is unknown
+    # Gitea rejects all names if one is unknown
+    if len(names) > 1:
         with suppress(ForgeError, RepositoryError):
             send(names)
-            return
+            return  # all were accepted
     for name in names:
         try:
             send([name])

@@ -88,8 +88,9 @@ class GitHub(Host):
         ours = [pull for pull in pulls if self._is_ours(pull, base, head)]
         if not ours:
             return None
-        newest = max(ours, key=lambda pull: (pull["state"] == "open", pull["number"]))
-        return self._in_its_queue(newest)
+        # an open one, else the one with the highest number
+        chosen = max(ours, key=lambda pull: (pull["state"] == "open", pull["number"]))
+        return self._in_its_queue(chosen)
 
     def _new_owner(self) -> str:
         """Return the owner's new name if GitHub reported that the repository is now under another
@@ -107,7 +108,7 @@ class GitHub(Host):
         """Convert GitHub's data about a pull request to our form."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
-        merge_commit = ""  # for an open request, GitHub returns a test merge
+        merge_commit = ""  # for an open request, GitHub's `merge_commit_sha` is only a test merge
         if pull.get("merged_at"):
             state = "merged"
             merge_commit = str(pull.get("merge_commit_sha") or "")
@@ -205,7 +206,7 @@ class GitHub(Host):
 
     def others_may_push(self, name: str) -> bool:
         """Return whether users other than this one may push a branch with this name."""
-        # everyone with read access can see rulesets, but only some of the older branch protections
+        # these are the rulesets, without the older branch protections
         rules = self._client.json(
             "GET",
             f"{self._path}/rules/branches/{quote(name)}",
@@ -224,20 +225,20 @@ class GitHub(Host):
         return "" if ref is None else str(ref["object"]["sha"])
 
     def _in_its_queue(self, pull: Mapping[str, Any]) -> Proposed:
-        """Return the pull request in our form. If the merge queue has removed it, `thrown_out` is
-        the reason.
+        """Return the pull request in our form. If its base's merge queue has removed it,
+        `thrown_out` is the reason.
         """
         request = self.to_proposed(pull)
         if request.state != "open" or pull.get("auto_merge"):
             return request
-        # ask GitHub only if an earlier run has set auto-merge, which its text records
+        # ask GitHub only if an earlier run has set auto-merge: the request's text records that
         was_set_by_us = wish_key("auto-merge") in applied_wishes(request.body)
         if not was_set_by_us:
             return request
         return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
-        """Add these assignees to an issue at this API path. Those whom GitHub ignores become a
+        """Add people to the list of assignees at this API path. Those whom GitHub ignores become a
         note.
         """
         response = self._client.json(
@@ -261,7 +262,7 @@ class GitHub(Host):
         """Return whether an older branch protection applies to an existing branch with a similar
         name (it contains the first part of `name`). If GitHub does not say, return True.
 
-        The list of protections is not available, so look at the branches.
+        Only administrators can list the protections, so this looks at the branches instead.
         """
         variables = {
             "owner": self._owner,
@@ -308,7 +309,7 @@ class GitHub(Host):
         head_repository = dig(pull, "head", "repo", "full_name").lower()
         if head_repository == "":
             return False
-        # the repository may have been renamed, so also compare with the base's
+        # the base's repository is ours, but may have a new name
         base_repository = dig(pull, "base", "repo", "full_name").lower()
         return head_repository in (f"{self._owner}/{self._repo}".lower(), base_repository)
 
@@ -335,7 +336,7 @@ class GitHub(Host):
         requested yet. Those whom GitHub rejects become notes.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
-        # name without the organization → name with it
+        # team name without the organization, as GitHub expects it → with it, as the user wrote it
         teams = {name.rpartition("/")[2]: name for name in proposal.reviewers if "/" in name}
         new_people = missing(people, (user["login"] for user in pull["requested_reviewers"] or ()))
         new_teams = missing(teams, (team["slug"] for team in pull["requested_teams"] or ()))
@@ -429,7 +430,8 @@ class GitHubComments(Comments):
         """Return a page of a pull request's comments: the newest hundred, or the hundred before the
         cursor `before`.
 
-        Raises `RepositoryError` if the response has errors instead. (It then also has status 200.)
+        Raises `RepositoryError` if the response has no pull request. (It may have errors instead,
+        with status 200.)
         """
         owner, name = self.place.project
         variables = {

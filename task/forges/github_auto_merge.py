@@ -78,11 +78,9 @@ class AutoMerge:
         merge_state, event = self._look_up(number)
         if merge_state.waits or dig(event, "__typename") != "RemovedFromMergeQueueEvent":
             return ""
-        # a removal by a person has the reason `manual`, or has no reason, and the person as actor
+        # a removal by a person has the reason `manual`, or no reason, but a person as its actor
         reason = one_line(dig(event, "reason"))[:100].replace("_", " ")
-        by_person = _is_person(event)
-        if reason:
-            by_person = "manual" in reason.lower()
+        by_person = "manual" in reason.lower() if reason else _is_person(event)
         if by_person:
             return ""
         return f"GitHub's merge queue removed it ({reason or _UNTOLD})"
@@ -99,7 +97,8 @@ class AutoMerge:
 
         `pull` is GitHub's data about the request. If GitHub objects, its message becomes a note.
         """
-        # try one method after the other, until GitHub does not object to the method
+        # Try one merge method after the other, until GitHub does not object to the method. Then
+        # `methods` begins with that method.
         methods = _allowed_methods(pull)
         data: Any = None
         objection = ""
@@ -112,11 +111,11 @@ class AutoMerge:
         if not objection:  # a success
             merge_state = _merge_state(value_at(data, "enablePullRequestAutoMerge", "pullRequest"))
             return self._after_success(pull, request, commit, merge_state, notes)
-        if _READY.search(objection.lower()):
+        if _READY.search(objection.lower()):  # there is nothing to wait for
             return self._merge_now(pull, request, commit, methods, notes)
 
         merge_state, _event = self._look_up(request.number)
-        if merge_state.waits:  # it is on, despite the objection
+        if merge_state.waits:  # it is on or in the queue, despite the objection
             return request
         if merge_state.has_queue:
             objection = self._enqueue(pull, commit)
@@ -134,7 +133,8 @@ class AutoMerge:
         notes: Notes,
     ) -> Proposed:
         """Return the request after GitHub has reported success. That does not always mean that
-        auto-merge is on: the request may have been merged, or belong in the merge queue.
+        auto-merge is on: GitHub may have merged the request, or have done nothing. Then the request
+        is added to the merge queue if there is one.
 
         `merge_state` is the request's state in GitHub's response.
         """
@@ -183,9 +183,9 @@ class AutoMerge:
             if not _rejects_method(objection):
                 break  # another method would not help
 
-        if "in the merge queue" in objection.lower():
+        if "in the merge queue" in objection.lower():  # it is there already
             return request
-        if "merge queue" in objection.lower():
+        if "merge queue" in objection.lower():  # changes have to go through the queue
             objection = self._enqueue(pull, commit)
         _note_objection(objection, notes)
         return request
@@ -200,9 +200,10 @@ class AutoMerge:
 
     def _look_up(self, number: str) -> tuple[MergeState, Any]:
         """Return the pull request's state, and GitHub's data about the last event of its merge
-        queue or auto-merge, or None.
+        queue or auto-merge, or None if there was no such event.
 
-        An Enterprise Server without merge queues returns errors. Then all of the state is false.
+        An Enterprise Server without merge queues returns errors instead of the data. Then all
+        fields of the state are false.
         """
         variables = {
             "owner": self._owner,
@@ -227,11 +228,11 @@ class AutoMerge:
         mutation: str,
         more_input: Mapping[str, str],
     ) -> tuple[Any, str]:
-        """Run a GraphQL mutation for the pull request. GitHub rejects it unless the request is
-        still at this commit.
+        """Run a GraphQL mutation (a change) for the pull request. GitHub rejects it unless the
+        request is still at this commit.
 
-        Return the data in GitHub's response, and GitHub's objection, or "" for success. (An
-        objection also has status 200.)
+        Return the data in GitHub's response, and GitHub's objection, or "" for success. (A response
+        with an objection also has status 200.)
         """
         input_fields = {
             "pullRequestId": pull["node_id"],
@@ -253,7 +254,9 @@ class AutoMerge:
 
 
 def _allowed_methods(pull: Mapping[str, Any]) -> list[str]:
-    """Return the allowed merge methods. GitHub shows them only to users who can push."""
+    """Return the merge methods that the repository allows. GitHub shows them only to users who can
+    push; for others, all count as allowed.
+    """
     repository = pull["base"].get("repo") or {}
     allowed = [method for method, setting in METHODS if repository.get(setting, True)]
     return allowed or ["MERGE"]

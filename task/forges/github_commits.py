@@ -208,7 +208,7 @@ class GitHubCommits(Connected):
             raise
 
     def _error_of(self, errors: list[Any], answer: Response, what: str) -> TaskError | Outpaced:
-        """Return our error for the GraphQL errors in a response.
+        """Return our error for the GraphQL `errors` in a response.
 
         `Outpaced` means that the branch is at another commit, and `NotDoneError` that the query was
         not executed. `what` ends the sentence "could not …".
@@ -303,7 +303,7 @@ class CommittedByApi(BareRepository):
     def predict(self, change: Changeset) -> LandedCommit:
         """Return what `land` would return, without committing.
 
-        Raises the error from `check` if there is something to commit, as `land` would.
+        Raises the error from `check` if there is something to commit, because `land` would fail.
         """
         predicted = super().predict(change)
         if predicted.pushed:
@@ -332,6 +332,9 @@ class CommittedByApi(BareRepository):
         that is expected.
         """
         head = change.head
+        # The new commit's parent is `change.tip`. That is the branch's own tip if there is no
+        # separate head branch, if the commit is on top of someone else's, or if the head branch has
+        # no commits yet.
         can_append = head == change.base or change.on_top or head_tip == change.tip
         if can_append:
             return self._commit(head, change, made)
@@ -351,7 +354,7 @@ class CommittedByApi(BareRepository):
                     lambda: self._remote.tip(head) == commit,
                     "whether the branch was moved",
                 )
-        except BaseException:
+        except BaseException:  # also if a signal ends the run
             with suppress(TaskError, Outpaced):  # our temporary branch is harmless if it remains
                 self._api().delete(aside)
             raise
@@ -381,7 +384,9 @@ class CommittedByApi(BareRepository):
     @contextmanager
     def _race(self, branch: str, was: str) -> Iterator[None]:
         """Turn a rejected change inside the block into `Outpaced` if the branch is no longer at the
-        commit `was`: another run has moved it first, and GitHub's message does not say so.
+        commit `was`.
+
+        Then another run has moved the branch first, but GitHub's message gives another reason.
         """
         try:
             yield
@@ -404,7 +409,7 @@ class CommittedByApi(BareRepository):
                     ),
                     subject=subject,
                 )
-            # bytes that are not UTF-8 were decoded to these surrogates
+            # Python decodes bytes that are not UTF-8 to these surrogates
             has_undecodable_bytes = any("\udc80" <= letter <= "\udcff" for letter in path)
             if has_undecodable_bytes:
                 raise TargetError(

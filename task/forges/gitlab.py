@@ -89,8 +89,9 @@ class GitLab(Host):
         ]
         if not ours:
             return None
-        newest = max(ours, key=lambda pull: (_request_state(pull) == "open", pull["iid"]))
-        return self.to_proposed(newest)
+        # an open one, else the one with the highest number
+        chosen = max(ours, key=lambda pull: (_request_state(pull) == "open", pull["iid"]))
+        return self.to_proposed(chosen)
 
     def fetch(self, number: str) -> Any:
         """Return GitLab's data about the merge request with this number."""
@@ -106,10 +107,11 @@ class GitLab(Host):
         title = str(pull["title"])
         if pull.get("draft"):
             title = title.removeprefix(DRAFT)
-        merge_commit = None
+        merge_commit = ""
         if state == "merged":
-            merge_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
-            merge_commit = merge_commit or pull.get("sha")  # a fast-forward merge: the head itself
+            # after a fast-forward merge, GitLab has neither of the two commits, but only the head
+            own_commit = pull.get("merge_commit_sha") or pull.get("squash_commit_sha")
+            merge_commit = str(own_commit or pull.get("sha") or "")
         conflicts = state == "open" and bool(pull.get("has_conflicts"))
         return Proposed(
             url=str(pull["web_url"]),
@@ -118,7 +120,7 @@ class GitLab(Host):
             title=title,
             body=str(pull.get("description") or "").replace("\r\n", "\n"),
             head_commit=str(pull.get("sha") or ""),
-            merge_commit=str(merge_commit or ""),
+            merge_commit=merge_commit,
             conflicts=conflicts,
             auto_merge=bool(pull.get("merge_when_pipeline_succeeds")),
             note=f"it conflicts with {pull['target_branch']}" if conflicts else "",
@@ -207,7 +209,7 @@ class GitLab(Host):
         """Set these fields of a merge request, and return GitLab's new data about it, or the old
         data if GitLab rejects them. Labels and people that are not set become notes.
 
-        `labels` and `new_ids` (by role and name) are the labels and people in the fields.
+        `labels` and `new_ids` (by role and name) are the labels and people that the fields add.
         """
         try:
             changed = self._write(str(pull["iid"]), "set labels and people", **fields)
@@ -218,6 +220,7 @@ class GitLab(Host):
                     notes.add(message, kind, *failed_names)
             return pull
 
+        # GitLab silently ignores people whom it does not accept
         for role, ids in new_ids.items():
             accepted_ids = {user["id"] for user in changed.get(f"{role}s") or ()}
             ignored = [name for name, user_id in ids.items() if user_id not in accepted_ids]
@@ -298,16 +301,16 @@ class GitLab(Host):
 
         `commit` is "" if it is unknown. If GitLab refuses, the reason becomes a note.
         """
-        pull = self._after_checks(pull, commit)
-        request = self.to_proposed(pull)
-        if pull.get("draft"):
+        checked_pull = self._after_checks(pull, commit)
+        request = self.to_proposed(checked_pull)
+        if checked_pull.get("draft"):
             notes.add("GitLab cannot merge a draft automatically", "auto-merge")
             return request
-        if pull.get("merge_when_pipeline_succeeds"):
+        if checked_pull.get("merge_when_pipeline_succeeds"):  # auto-merge is already on
             return request
         exact_commit = commit or request.head_commit
         if self._has_trains():
-            self._join_train(pull, exact_commit, notes)
+            self._join_train(checked_pull, exact_commit, notes)
             return request
         return self._merge_when_possible(request, exact_commit, notes)
 
@@ -316,10 +319,11 @@ class GitLab(Host):
         Return the merge request. If GitLab refuses, the reason becomes a note.
         """
         merge = partial(self._merge, request.number, commit)
+        # the option has two names: the second one is for GitLab before 17.11
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
-        # GitLab may not have checked the new commit yet.
+        # While GitLab has not checked the new commit yet, it refuses. So retry a few times.
         answer = until(
-            lambda response: response.status not in {405, 409, 422},
+            lambda latest: latest.status not in {405, 409, 422},
             merge_later(),
             merge_later,
             _PAUSES,
@@ -329,7 +333,8 @@ class GitLab(Host):
 
         pull = self.fetch(request.number)
         status = str(pull.get("detailed_merge_status") or "").replace("_", " ")
-        # Without a pipeline, there is nothing to wait for, and GitLab rejects auto-merge.
+        # Without a pipeline, there is nothing to wait for. GitLab then rejects auto-merge, so merge
+        # now.
         if answer.status == 405 and status == "mergeable" and not pull.get("head_pipeline"):
             answer = merge()
             if answer.status < 300:
@@ -345,10 +350,13 @@ class GitLab(Host):
         """Wait a few seconds for GitLab's checks of this commit, and return the merge request's
         latest data. `commit` is "" if it is unknown.
 
-        Until GitLab has processed a push, it still returns an auto-merge that the push will cancel.
+        Until GitLab has processed a push, it still reports the auto-merge of the previous commit,
+        which the push will cancel.
         """
 
         def is_checked(latest: Mapping[str, Any]) -> bool:
+            """Return whether this data is about the commit, after its checks."""
+            # a GitLab that is too old for this field counts as ready
             if latest.get("detailed_merge_status", "unknown") in _UNREADY:
                 return False
             return commit in ("", latest.get("sha"))
@@ -385,10 +393,11 @@ class GitLab(Host):
         """Have GitLab add exactly this commit to its target branch's merge train (a queue in which
         it merges requests) once the checks pass. If GitLab refuses, the reason becomes a note.
 
-        `PUT …/merge` would bypass the train.
+        The usual address for a merge, `PUT …/merge`, would bypass the train.
         """
 
         def join(**options: bool) -> Response:
+            """Ask GitLab to add the commit to the train: now, or as the options say."""
             return self._client.ask(
                 "POST",
                 f"{self._path}/merge_trains/merge_requests/{pull['iid']}",
@@ -397,16 +406,17 @@ class GitLab(Host):
                 expected=(400, 403, 404, 409, 422),
             )
 
-        # GitLab returns 400 for `auto_merge` if all checks have passed (before 18.11), and uses a
-        # different name for it before 17.11.
         answer = join(auto_merge=True)
         has_passed_checks = pull.get("detailed_merge_status") == "mergeable"
+        # Before 18.11, GitLab rejects `auto_merge` if all checks have passed.
         if has_passed_checks and answer.status == _REJECTED_FORM:
             answer = join()
         if not has_passed_checks:
-            # Retry with the other name: GitLab may not have created a new commit's pipeline yet.
+            # If GitLab rejected it, there are two possible reasons: it has not created the new
+            # commit's pipeline yet, or (before 17.11) the option has another name. So retry with
+            # that name.
             answer = until(
-                lambda response: response.status != _REJECTED_FORM,
+                lambda latest: latest.status != _REJECTED_FORM,
                 answer,
                 partial(join, when_pipeline_succeeds=True),
                 _PAUSES,
@@ -548,7 +558,8 @@ class GitLabDeployments(Deployments):
         )
 
     def _link(self, response: Any, deployment: Deployment) -> None:
-        """Set the environment's link to Argo CD, unless it already has a link.
+        """Set the environment's link to Argo CD, unless it already has a link, which a person may
+        have set.
 
         `response` is GitLab's data about the deployment. A failure is only a warning.
         """

@@ -61,10 +61,9 @@ class ForgeKind:
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # the forge's public hosts
-    host_ends: tuple[str, ...] = ()
-    words: tuple[
-        str, ...
-    ] = ()  # part of the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    host_ends: tuple[str, ...] = ()  # how the names of its other public hosts end
+    # part of the names of hosts that run it: gitlab.example.com, my-gitea.example.com
+    words: tuple[str, ...] = ()
     # An address below its root that does not require authentication, and a test for whether the
     # response is from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
@@ -300,8 +299,8 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
     """Open a pull request for the proposal, or update the open one, and return it.
 
     `before_push` is the request that was found before the push, if any. Other runs may open,
-    change, or close the request at the same time. Then look for it again, and retry a few times.
-    Raises `Outpaced` if it has been merged.
+    change, or close the request at the same time. So after each such conflict, this looks for the
+    request again, and retries a few times. Raises `Outpaced` if it has been merged.
     """
     notes = Notes()
     proposal = _without_unsupported(host, proposal, notes)
@@ -316,22 +315,20 @@ def _open_or_update(host: Host, proposal: Proposal, before_push: Proposed | None
             if open_request:
                 return _update_request(host, open_request, proposal, notes)
             return _open_request(host, proposal, notes)
-        except Overtaken:  # the request has changed
+        except Overtaken:  # the request has changed, so what we know about it is wrong
             request = None
         except AlreadyThere as conflict:
             request = conflict.open_request
             shutdown.sleep(0.2 * turn)  # the forge's lists may be late
         except UnreachableError as error:
-            # The request may have been opened despite the error: look for it, and retry once. After
-            # a rate limit, it has not been opened.
-            was_limited = isinstance(error.__cause__, Limited)
+            # The request may have been opened despite the error: look for it, and retry once,
+            # unless a signal has arrived.
+            was_limited = isinstance(error.__cause__, Limited)  # then it has not been opened
             may_have_opened = not open_request and not was_limited
-            is_first_turn = turn == 0
-            may_retry = may_have_opened and is_first_turn and not shutdown.code()
-            if not may_retry:
+            if not may_have_opened or turn > 0 or shutdown.code():
                 raise
             request = None
-        if request is None:
+        if request is None:  # look for it again
             request = host.newest(proposal.base, proposal.head)
     raise UnreachableError(
         f"others keep changing the request for {proposal.head}, or the Git host does not show it",
@@ -361,6 +358,8 @@ def _is_merged_meanwhile(
 ) -> bool:
     """Return whether the request `found` was merged during this run: it was still open before the
     push, or its text describes the commit that we propose.
+
+    A request that was merged before this run does not count: the branch gets another one.
     """
     if found.state != "merged":
         return False
@@ -390,7 +389,8 @@ def _open_request(host: Host, proposal: Proposal, notes: Notes) -> Proposed:
 def _create_request(host: Host, proposal: Proposal) -> Any:
     """Open a pull request, and return the forge's data about it.
 
-    Raises `UnreachableError` if the response is about other branches, such as from a cache.
+    Raises `UnreachableError` if the response is about other branches: a proxy's cache may return
+    such a response.
     """
     pull = host.create(proposal)
     if host.branches(pull) == (proposal.base, proposal.head):
@@ -440,6 +440,7 @@ def _update_request(host: Host, earlier: Proposed, proposal: Proposal, notes: No
 
     has_desired_text = has_same_text(current, desired)
     if has_desired_text and not wishes(unset):  # there is nothing to change
+        # the forge may still show the branch's commit from before our push
         return notes.add_to(replace(current, head_commit=our_commit or current.head_commit))
     request = current
     if not has_desired_text:
@@ -469,7 +470,8 @@ def _with_auto_merge_again(
     `desired` has the request's new text, and `unset` has the labels, people, and auto-merge that
     still have to be set. `earlier` is the request before the push, and `current` after it.
     """
-    # a mark (a hidden line in the text) says that an earlier run has set auto-merge
+    # A mark (a hidden line in the text) says that an earlier run has set auto-merge. Without it,
+    # the next run tries again if this run fails to set auto-merge.
     desired_without_mark = replace(desired, body=_without_auto_merge(desired.body))
     unset_with_auto_merge = replace(unset, auto_merge=True)
     if earlier.thrown_out:  # why the merge queue removed the request
@@ -482,6 +484,7 @@ def _with_auto_merge_again(
         return desired, unset
     if after_push == "ends":
         return desired_without_mark, unset_with_auto_merge
+    # "again": the mark stays, because it tells the forge's code that this is not the first time
     return desired, unset_with_auto_merge
 
 
@@ -491,7 +494,7 @@ def _may_have_ended_auto_merge(earlier: Proposed, current: Proposed, our_commit:
     `earlier` is the request before the push, and `current` the request after it. `our_commit` is
     the commit that we pushed.
     """
-    has_new_commit = described(current.body) != our_commit
+    has_new_commit = described(current.body) != our_commit  # the text is from an earlier run
     was_set_by_us = wish_key("auto-merge") in applied_wishes(current.body)
     # A person may have turned it off before the push: it was off, although nobody had pushed since
     # the earlier run. If the forge does not report this, set it again.
@@ -581,10 +584,10 @@ class Notes:
 
     @contextmanager
     def on_failure(self, what: str, kind: str, *names: str) -> Iterator[None]:
-        """Turn an error inside the block into a note: the sentence "<what>: <error>". The labels or
-        people with these `names` then count as not set (see `add`).
+        """Turn the forge's refusal inside the block into a note: the sentence "<what>: <error>".
+        The labels or people with these `names` then count as not set (see `add`).
 
-        Other errors, which are transient, are raised, so that the job is retried.
+        Other errors are raised: the forge could not be reached, or did not accept the token.
         """
         try:
             yield
@@ -598,9 +601,9 @@ class Notes:
 
 
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
-    """Return the wanted names that are missing, in order and without duplicates.
+    """Return the `wanted` names that are not in `have`, in order and without duplicates.
 
-    Labels and usernames are compared case-insensitively.
+    The names are of labels or users, and are compared case-insensitively.
     """
     seen_names = {name.lower() for name in have}
     missing_names = []

@@ -65,8 +65,7 @@ class Forges:
         Raises `ForgeError` if a URL is not a repository on a forge (the message starts with
         `fails`), and the errors of `probe`.
         """
-        # called only for its error: an unreadable token is a usage error, wherever the repository
-        # is
+        # called only for its error: an unreadable token is an error for every repository
         self._tokens()
 
         push_url = self._push_url(repo)
@@ -74,8 +73,8 @@ class Forges:
         if push_url != repo and _is_on_host(push_url):  # else it is a mirror's local path
             urls = [push_url, repo]
 
-        # a known forge with an address is certain; one without is a guess for every other host, so
-        # it is used only if neither URL fits the certain ones
+        # A known forge with a root (a URL) is certain. One without a root is for every other host,
+        # so it is used only if neither URL fits the certain ones.
         certain_forges = tuple(forge for forge in self._known if forge.root)
         try:
             for known_forges in (certain_forges, self._known):
@@ -143,9 +142,7 @@ class Forges:
 
     def if_known(self, repo: str) -> Host | None:
         """Return the client for the repository's pull requests, or None if the kind of forge cannot
-        be determined from the URLs or there is no token for it.
-
-        Hosts are not probed.
+        be determined from the URLs without a probe, or if there is no token for it.
         """
         distinct_urls = dict.fromkeys((self._push_url(repo), repo))
         for url in distinct_urls:
@@ -240,7 +237,7 @@ class Forges:
 
 
 def _is_on_host(url: str) -> bool:
-    """Return whether a URL has a host. A mirror's URL may be a local path, which has no host."""
+    """Return whether a URL has a host, unlike the local path of a mirror."""
     try:
         remote_of(url)
     except Malformed:

@@ -69,8 +69,7 @@ def forge_option(text: str) -> Known:
         raise Malformed(f"{name[:100]!r} is not a known kind of Git host", HINT)
     is_http = root.startswith(("https://", "http://"))
     has_login_or_query = any(character in root for character in "@?# ")
-    is_plain_url = is_http and not has_login_or_query
-    if root and not is_plain_url:
+    if root and (not is_http or has_login_or_query):
         raise Malformed(
             "the Git host's address must be an http or https URL without credentials", HINT
         )
@@ -98,7 +97,7 @@ def servers_of(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def known_to(environ: Mapping[str, str]) -> tuple[Known, ...]:
-    """Return the forge that the CI system belongs to, from its variables."""
+    """Return the forge that the CI system belongs to, from its variables, or ()."""
     servers = servers_of(environ)
     if "azure" in servers:  # remove the collection's path: it is part of a project's address
         scheme_and_host = servers["azure"].split("/")[:3]  # "https:", "", and the host
@@ -111,9 +110,9 @@ def place_of(url: str, known: Sequence[Known] = ()) -> ForgeAddress | None:
     """Return the address of the repository at this URL on its forge (a Git host such as GitHub), or
     None if the kind of forge is unknown (`probe` can detect it).
 
-    Public hosts come first, then the `known` forges with a root (a URL) that the repository is
-    below, then the `known` ones without a root, which are for every other host, then a guess from
-    the URL. Raises `Malformed` if the URL is not a repository on the forge.
+    The first of these decides: a public host, a `known` forge with a root (a URL) that the
+    repository is below, a `known` forge without a root, which is for every other host, or a guess
+    from the URL. Raises `Malformed` if the URL is not a repository on the forge.
     """
     remote = remote_of(url)
     public_forge = _public_forge(remote.host)
@@ -169,10 +168,10 @@ def _guess_forge(remote: RemoteUrl) -> str:
     """Return the kind of forge suggested by the URL's shape or the hostname, such as "gitlab" for
     `gitlab.example.com`, or "".
     """
-    if "_git" in remote.parts:
+    if "_git" in remote.parts:  # …/project/_git/repository
         return "azure"
     if not remote.ssh and len(remote.parts) > 2 and remote.parts[-3] == "scm":
-        return "bitbucket-server"
+        return "bitbucket-server"  # …/scm/project/repository
     if "." not in remote.host:  # a hostname without a domain
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
@@ -222,7 +221,8 @@ def probe(
     Raises `ForgeError` if the host is of a different kind, and `UnreachableError` if it does not
     respond.
     """
-    # GitLab and others may be below a path, which then comes before the owner and the repository
+    # The forge may be below a path, which then comes before the owner and the repository, as in
+    # https://example.com/gitlab/owner/repository.
     folders = [""]
     may_have_folder = len(remote.parts) > 2
     if not remote.ssh and may_have_folder:
@@ -238,7 +238,7 @@ def probe(
     try:
         for folder in folders:
             for forge in FORGES.values():
-                if forge.question is None:
+                if forge.question is None:  # it cannot be recognized without a token
                     continue
                 path, is_this_forge = forge.question
                 try:
@@ -256,5 +256,6 @@ def probe(
             f"cannot tell what kind of Git host {remote.host} is: it does not respond over https",
             hint=f"{HINT}; or --ca-file",
         )
+    # the host is known, so only the kind of forge has to be chosen
     hint = HINT.replace("NAME or --forge NAME=https://HOST", f"NAME={remote.root}")
     raise ForgeError(f"cannot tell what kind of Git host {remote.host} is", hint=hint)

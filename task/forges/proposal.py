@@ -98,8 +98,9 @@ def title(message: str) -> str:
     mentions.
     """
     first_line = message.strip().partition("\n")[0]
+    # there has to be room for the invisible breaks in mentions
     shortened = one_line(first_line, LONGEST_TITLE - 20)
-    return _without_mentions(shortened)[:LONGEST_TITLE]  # without mentions, it is longer
+    return _without_mentions(shortened)[:LONGEST_TITLE]
 
 
 def headline(
@@ -125,7 +126,7 @@ def headline(
     is_automatic_update = kind.writes and not kind.by_hand
     if is_automatic_update:
         return title(f"{names}: {changes}")
-    if subject.endswith(f" {names}"):
+    if subject.endswith(f" {names}"):  # so do not repeat the names
         return title(f"{subject}: {changes}")
     return title(f"{subject}; {names}: {changes}")
 
@@ -175,8 +176,9 @@ def _tag_or_digest(tag: str, digest: str, *, both: bool) -> str:
 def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
     """Return the new versions of the `images` (name, tag, digest) that fit in a title, and the
     number of the others: `web 1.1.0, api 2.0.0 and 3 more images`.
+
+    After a squash merge, the title is the only record of the versions in the base's history.
     """
-    # after a squash merge, the base's history has no other record of the versions
     versions = []
     for name, tag, digest in images:
         last_part = name.rpartition("/")[2]
@@ -184,7 +186,8 @@ def _each_in_short(images: Sequence[tuple[str, str, str]]) -> str:
 
     shown = versions[:1]  # the first is always shown, however long it is
     for version in versions[1:]:
-        if sum(map(len, shown)) + len(version) > ROOM_FOR_IMAGES:
+        length_so_far = sum(map(len, shown))
+        if length_so_far + len(version) > ROOM_FOR_IMAGES:
             break
         shown.append(version)
     omitted = len(versions) - len(shown)
@@ -198,8 +201,8 @@ def message_parts(message: str) -> tuple[str, str]:
     """
     subject, _, text = message.strip().partition("\n")
     paragraphs = text.strip("\n").split("\n\n")
-    last_lines = paragraphs[-1].strip().split("\n")
-    ends_with_trailers = all(TRAILER.fullmatch(line) for line in last_lines)
+    last_paragraph_lines = paragraphs[-1].strip().split("\n")
+    ends_with_trailers = all(TRAILER.fullmatch(line) for line in last_paragraph_lines)
     if ends_with_trailers:
         paragraphs.pop()
     return subject.strip(), "\n\n".join(paragraphs).strip()
@@ -227,8 +230,8 @@ def body(content: Content, forge: str = "") -> str:
     links = _links(content, with_source=not rows_have_source)
 
     # `room` is the number of characters that are left. The marks, the heading, and the links always
-    # fit. The table comes first for the remaining room, then the author's text, and then every
-    # other part that fits as a whole.
+    # fit. The remaining room is for the table, then for the author's text, and then for every other
+    # part that fits as a whole.
     room = longest_body(forge) - ROOM_FOR_LATER - sum(map(len, (begin, heading, links, end)))
     table = table_of(rows, room) if rows else ""
     room -= len(table) + len(SEPARATOR)
@@ -260,8 +263,8 @@ def _links(content: Content, *, with_source: bool) -> str:
 
 
 def closed_body(found: Proposed, because: str) -> str:
-    """Return the new body of the pull request `found`, which we close: the reason replaces our part
-    of the body, between our marks. People's text before and after it is kept.
+    """Return the new body of the pull request `found`, which we close. Our part of the body,
+    between our marks, is replaced by the reason. People's text before and after it is kept.
     """
     _before, our_part, _after = split(found.body)
     mark = HIDDEN_WITHOUT_HTML if our_part.startswith("[//]") else HIDDEN
@@ -283,8 +286,8 @@ def _change_rows(apps: Sequence[AppChanges]) -> list[Row]:
             row = _change_row(name, change)
             key = (name, row.image, row.old, row.new)
             if key in rows:
-                files = dict.fromkeys(filter(None, (rows[key].file, row.file)))
-                row = row._replace(file=", ".join(files))
+                distinct_files = dict.fromkeys(filter(None, (rows[key].file, row.file)))
+                row = row._replace(file=", ".join(distinct_files))
             rows[key] = row
     return list(rows.values())
 
@@ -323,13 +326,14 @@ def _fenced(text: str, room: int) -> str:
 
     If there is not enough room, the text is truncated, or omitted if almost nothing would fit.
     """
-    # an invisible break in each comment's start, so that the text cannot contain our marks
+    # An invisible break after the first character of each comment's start (`<` BREAK `!--`). So the
+    # text cannot contain our marks.
     without_comments = COMMENT.sub(lambda match: match[0][0] + BREAK + match[0][1:], text.strip())
     shown = _without_mentions(without_comments)
     if not shown:
         return ""
     backtick_runs = FENCE.findall(shown)
-    longest_run = max(map(len, backtick_runs), default=2)
+    longest_run = max(map(len, backtick_runs), default=2)  # 2: a fence has at least 3 backticks
     fence = "`" * (longest_run + 1)
     room_inside = room - 2 * len(fence) - 10  # room for `text` and the line ends
     if room_inside < 40:  # not enough room for anything useful
@@ -360,8 +364,8 @@ def described(text: str) -> str:
 
 
 def split(text: str) -> tuple[str, str, str]:
-    """Return three parts of a pull request's body: a person's text before our part, our part, and a
-    person's text after it. Our part is everything from our first mark to our last mark.
+    """Return three parts of a pull request's body: people's text before our part, our part, and
+    people's text after it. Our part is everything from our first mark to our last mark.
 
     Without marks, all of the body is the first part.
     """
@@ -396,15 +400,15 @@ def with_mark(text: str, name: str, value: str) -> str:
         new_line = mark.format(name, value)
         has_end = bool(other_lines) and f"{END}: " in other_lines[-1]
         if has_end:
-            other_lines.insert(-1, new_line)
+            other_lines.insert(-1, new_line)  # the line before the last one
         else:
             other_lines.append(new_line)
     return before + "\n".join(other_lines) + after
 
 
 def has_changed_title(found: Proposed) -> bool:
-    """Return whether a person has changed the title of the pull request: its digest is not the one
-    in our mark.
+    """Return whether a person has changed the title of the pull request: the title's digest is not
+    the one that the last run stored in the body.
     """
     return value_of(found.body, TITLE) != digest(found.title)
 
@@ -435,9 +439,9 @@ def wishes(proposal: Proposal) -> frozenset[str]:
 
 def applied_wishes(text: str) -> frozenset[str]:
     """Return the keys (see `wish_key`) of everything that earlier runs have set on the pull request
-    with this body, which records them one after the other.
+    with this body.
     """
-    keys = value_of(text, SETTLED, "[0-9a-f]+")
+    keys = value_of(text, SETTLED, "[0-9a-f]+")  # all keys, without separators
     return frozenset(keys[start : start + KEY] for start in range(0, len(keys), KEY))
 
 
@@ -453,6 +457,7 @@ def lacking(proposal: Proposal, text: str) -> Proposal:
     set_before = applied_wishes(text)
 
     def still_unset(kind: str, names: Sequence[str]) -> tuple[str, ...]:
+        """Return the names of this kind, such as "label", that no run has set yet."""
         return tuple(name for name in names if wish_key(kind, name) not in set_before)
 
     return replace(
@@ -478,14 +483,15 @@ def with_fitting_text(
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
-    if current:
-        body = with_our_part(current.body, with_applied_wishes(body, applied_wishes(current.body)))
+    if current:  # keep the record of what has been set, and people's text
+        our_part = with_applied_wishes(body, applied_wishes(current.body))
+        body = with_our_part(current.body, our_part)
     return replace(proposal, title=title, body=_fitting_body(body, longest))
 
 
 def _fitting_body(body: str, longest: int) -> str:
-    """Return the body with at most `longest` characters, if possible: the text in our part is
-    truncated, but not the marks at its end, nor people's text around it.
+    """Return the body with at most `longest` characters, if possible. Only the text in our part is
+    truncated: the marks at its end and people's text around it are complete.
     """
     excess = len(body) - longest
     if excess <= 0:
@@ -504,8 +510,9 @@ def _fitting_title(title: str) -> str:
     widths = [2 if east_asian_width(character) in "WF" else 1 for character in title]
     if sum(widths) <= LONGEST_TITLE:
         return title
-    column_ends = list(accumulate(widths))
-    fitting_length = bisect_right(column_ends, LONGEST_TITLE - 1)  # one column for the ellipsis
+    # the last column of each character, and the number of characters that end before the ellipsis
+    last_columns = list(accumulate(widths))
+    fitting_length = bisect_right(last_columns, LONGEST_TITLE - 1)
     return f"{title[:fitting_length]}…"
 
 
@@ -519,8 +526,8 @@ def has_same_text(found: Proposed, proposal: Proposal) -> bool:
 
 
 def rewritten_by_another_run(found: Proposed, current: Proposed, proposal: Proposal) -> bool:
-    """Return whether another run has changed the pull request's text since it was `found`: the
-    `current` text describes neither the same commit as before nor the proposal's commit.
+    """Return whether another run has changed the pull request's text since the request was `found`:
+    the `current` text describes neither the same commit as before nor the proposal's commit.
     """
     return described(current.body) not in (described(found.body), described(proposal.body))
 

@@ -28,9 +28,9 @@ def rules_in(response: object, *keys: str) -> list[Mapping[str, Any]]:
 
 
 def open_on_github(rules: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether rulesets leave the branch open. `rules`: the rules that apply to its name."""
+    """Return whether rulesets leave a branch open. `rules` are those that apply to its name."""
     types = {dig(rule, "type") for rule in rules}
-    is_protected = types >= NEEDED_ON_GITHUB
+    is_protected = NEEDED_ON_GITHUB.issubset(types)
     return not is_protected
 
 
@@ -52,9 +52,9 @@ def open_on_gitea(rules: Sequence[Mapping[str, Any]], name: str) -> bool:
     matching = [rule for rule in rules if _glob_fits(_rule_name(rule), name)]
     if not matching:
         return True
-    first = min(matching, key=lambda rule: int(dig(rule, "priority") or 0))
-    may_push = first.get("enable_push") is True
-    only_some_may_push = first.get("enable_push_whitelist") is True
+    deciding = min(matching, key=lambda rule: int(dig(rule, "priority") or 0))
+    may_push = deciding.get("enable_push") is True
+    only_some_may_push = deciding.get("enable_push_whitelist") is True
     return may_push and not only_some_may_push
 
 
@@ -83,8 +83,9 @@ def open_on_data_center(restrictions: Iterable[Mapping[str, Any]], name: str) ->
 
 
 def open_on_azure(lists: Iterable[Mapping[str, Any]]) -> bool:
-    """Return whether others may push, according to the access control lists of the branch's folder:
-    each inherits the repository's permissions, and none denies anyone permission to contribute.
+    """Return whether others may push, according to the access control `lists` of the branch's
+    folder. They may if each list inherits the repository's permissions, and no list denies anyone
+    permission to contribute.
     """
     for access_list in lists:
         if access_list.get("inheritPermissions") is False:
@@ -111,7 +112,7 @@ def _is_a_role_below_maintainer(level: Mapping[str, Any]) -> bool:
     A level for a single user, group, or deploy key does not count: it is the owner's choice.
     """
     is_for_one = any(level.get(name) for name in ("user_id", "group_id", "deploy_key_id"))
-    role = level.get("access_level")
+    role = level.get("access_level")  # 0 means: no one
     return not is_for_one and isinstance(role, int) and 0 < role < _GITLAB_MAINTAINER
 
 

@@ -76,7 +76,7 @@ def undoing(apps: Sequence[AppChanges]) -> str:
     """Return Markdown that says how to undo the changes after the merge, or "" for no changes.
 
     There are two ways: the `rollback` command, which also holds the old version (later builds do
-    not replace it), or a revert. If there was no earlier version, only the second is possible.
+    not replace it), or a revert. If there was no earlier version, only a revert is possible.
     """
     if not apps:
         return ""
@@ -113,6 +113,8 @@ def _rollback_commands(apps: Sequence[AppChanges]) -> list[str]:
             old = "@".join(filter(None, (change.old_tag, change.old_digest)))
             alias = ["--alias", change.alias] if change.alias else []
             words = [name, *alias, "--to", old]
+            # Our own options begin with `--`. An empty `old` is not plain: there is nothing to
+            # restore.
             are_plain = all(_WORD.fullmatch(word.removeprefix("--")) for word in words)
             if are_plain:
                 commands.append(f"image-update rollback {' '.join(words)}")

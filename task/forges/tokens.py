@@ -68,7 +68,7 @@ class Tokens:
         """Return the token for the CI job's own repository, for an action (`what`) such as "a
         comment": the job's own token, else the result of `of`.
 
-        A token set by the user is often only valid for the repository that is written to.
+        A token set by the user is often only valid for the GitOps repository.
         """
         return self._ci_job_token(place) or self.of(place, what)
 
@@ -82,7 +82,8 @@ class Tokens:
             return ForgeToken(self._secret, self._user)
         for login in self._logins(place.web):
             if login.password and covers(login.prefix, place.web):
-                # Bitbucket Cloud's API requires the email address where git requires a fixed name.
+                # The username that the user has set comes first: Bitbucket Cloud's API requires an
+                # email address, but git a fixed name.
                 return ForgeToken(login.password, self._user or login.user)
         ci_token = self._ci_job_token(place)
         if ci_token:

@@ -53,7 +53,7 @@ def branch_name(template: str, changes: Sequence[Change], app: AppFields) -> str
 
 def rendered_branch(template: str, changes: Sequence[Change], app: AppFields) -> str:
     """Return the template's output, truncated to 255 bytes as in AIU, but never in the middle of a
-    character. A template without `{{` is the output itself.
+    character. The output of a template without `{{` is the template itself.
     """
     text = _template_output(template, changes, app) if "{{" in template else template
     first_bytes = text.encode("utf-8", "replace")[:LONGEST]
@@ -72,8 +72,8 @@ def _branch_template_data(changes: Sequence[Change], app: AppFields) -> Mapping[
     """Return the data that AIU passes to templates. The order of the fields matters if a template
     prints a whole struct.
 
-    AIU sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In v0, a
-    template that uses these fields fails.
+    AIU itself sets `.AppName`, `.AppNamespace`, and `.TargetKey` only in pull-request mode. In AIU
+    v0, a template that uses these fields fails.
     """
     return {
         "Images": [
@@ -109,8 +109,8 @@ def _sha256(text: str) -> str:
 
 
 def check_branch_template(template: str) -> None:
-    """Raise Malformed if the template cannot be parsed, has an unknown field, or is an invalid name
-    without any `{{`.
+    """Raise Malformed if the template cannot be parsed, if it has an unknown field, or if it has no
+    `{{` and is not a valid branch name.
 
     The template runs on one sample change. Failures that depend on the actual change (an index, the
     characters in a tag) are not reported.

@@ -60,7 +60,8 @@ class AppChanges:
 
 
 def merged_changes(*several: Iterable[AppChanges]) -> list[AppChanges]:
-    """Return one `AppChanges` for each Application in these collections, with all of its changes.
+    """Return one `AppChanges` for each Application in these collections, with its changes from all
+    of them.
 
     The Applications are in the order of their first appearance.
     """

@@ -83,7 +83,7 @@ def commit_message(
 
     The text is the template's output, or the default text if `template` is None or fails at run
     time. It is followed by `lines`, one for each build that is held back (not written yet). The
-    trailers are those about the changes, and then `trailers`. If one of `trailers` has the key
+    first trailers are about the changes, and the others are `trailers`. If one of these has the key
     `Image`, the message has no others with that key.
 
     Raises Malformed for a template that cannot be parsed, and for an invalid trailer key.
@@ -106,8 +106,8 @@ def _trailer_paragraph(apps: Sequence[AppChanges], trailers: Sequence[Trailer]) 
     """
     changes = [change for app in apps for change in app.changes]
     new_images = []
-    user_has_image = any(key == "Image" for key, _ in trailers)
-    if not user_has_image:
+    user_has_image_trailer = any(key == "Image" for key, _ in trailers)
+    if not user_has_image_trailer:
         new_images = [
             replace(change.image, tag=change.new_tag, digest=change.new_digest).reference
             for change in changes
@@ -149,6 +149,7 @@ def cleaned_message(text: str) -> str:
 
     Commits are created by `git fast-import`, which does not clean messages.
     """
+    # the three conditions only save time: most messages need none of the substitutions
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     if not text.replace("\n", "").isprintable():
         text = UNSAFE.sub("", text)
@@ -156,7 +157,9 @@ def cleaned_message(text: str) -> str:
     if "\n\n\n" in text:
         text = re.sub(r"\n{3,}", "\n\n", text)
     text = text.strip("\n")
-    return DIVIDER.sub(" ", text) if "--" in text else text
+    if "--" in text:
+        text = DIVIDER.sub(" ", text)
+    return text
 
 
 def default_text(apps: Sequence[AppChanges]) -> str:
@@ -179,7 +182,11 @@ def default_text(apps: Sequence[AppChanges]) -> str:
 
 
 def _subject(apps: Sequence[AppChanges]) -> str:
-    """Return the default text's subject: "build: automatic update of web to 1.2.0"."""
+    """Return the default text's subject: "build: automatic update of web to 1.2.0".
+
+    For several Applications, it names the image: "build: automatic update of acme/api to 1.2.0 for
+    web, shop".
+    """
     changes = [change for app in apps for change in app.changes]
     is_promotion = bool(changes) and all(change.promoted_from for change in changes)
     verb = "promote" if is_promotion else "automatic update of"
@@ -214,7 +221,7 @@ def new_version(change: Change) -> str:
 def old_version(change: Change) -> str:
     """Return the old tag, or the start of the old digest if the tag is unchanged or missing.
 
-    This is `new_version` of the opposite change.
+    This is the `new_version` of the change from new to old.
     """
     reverse_change = replace(
         change,
@@ -249,12 +256,13 @@ def _wrapped_lines(line: str, names: Sequence[str]) -> list[str]:
     if len(names) > MOST_NAMES:
         words.append(f"and {len(names) - MOST_NAMES} more")
     finished_lines = []
+    current_line = line
     for word in words:
-        if len(f"{line} {word}") > SUBJECT:
-            finished_lines.append(line)
-            line = "   "  # the indentation, without the space before the word
-        line = f"{line} {word}"
-    return [*finished_lines, line.rstrip(",")]  # the last name has no comma
+        if len(f"{current_line} {word}") > SUBJECT:
+            finished_lines.append(current_line)
+            current_line = "   "  # the indentation, without the space before the word
+        current_line = f"{current_line} {word}"
+    return [*finished_lines, current_line.rstrip(",")]  # the last name has no comma
 
 
 def _app_names(apps: Sequence[AppChanges]) -> str:
@@ -274,7 +282,7 @@ def distinct_changes(apps: Sequence[AppChanges]) -> list[Change]:
 def _name_and_versions(change: Change) -> tuple[str, str, str]:
     """Return the image's name, the old version, and the new version as a message shows them.
 
-    Changes with the same result count as duplicates.
+    Changes that look the same in a message count as duplicates.
     """
     return one_line(change.name), one_line(change.old), one_line(change.new)
 
@@ -346,13 +354,16 @@ def subject(command: str, apps: Sequence[AppChanges], build: str = "", why: str 
     """Return the subject line for a command, such as "roll back web from 1.2 to 1.1" or "hold web:
     broken login".
 
-    `command` is a key of `VERBS`. Any other command means that the run only holds a build back
-    (does not write it yet): `build`. `why` is the reason, for a subject without versions.
+    `command` is a key of `VERBS`. For any other command, the commit changes no image, but only
+    remembers that `build` is held back (not written yet). `why` is the reason, for a subject
+    without versions.
     """
     verb = VERBS.get(command, f"hold back {one_line(build)} of")
     changes = [change for app in apps for change in app.changes]
     old_versions = {old_version(change) for change in changes}
     new_versions = {new_version(change) for change in changes}
+
+    # a subject names only a version that all changes have in common
     end = ""
     if command == "rollback" and len(old_versions) == 1 and "" not in old_versions:
         end = f" from {old_versions.pop()}"
@@ -374,8 +385,8 @@ def hold_message(
     lines: Sequence[str],
     trailers: Sequence[Trailer] = (),
 ) -> Message:
-    """Return the commit message of a command that changes holds (orders to keep a version): the
-    subject, `lines` with one line per image, and the trailers.
+    """Return the message of a commit that changes holds (orders to keep a version), or that only
+    remembers held-back builds: the subject, `lines` with one line per image, and the trailers.
 
     If an image changes and there is a template, the template renders the subject and text, and
     `subject` is not used.
@@ -385,7 +396,7 @@ def hold_message(
         return commit_message(template, changed_apps, trailers, lines)
     if changed_apps:
         last_paragraph = _trailer_paragraph(changed_apps, trailers)
-    else:
+    else:  # the commit changes only state files
         app_trailers = [
             ("Application", f"{app.namespace}/{app.name}") for app in apps[:MOST_TRAILERS]
         ]
@@ -411,7 +422,7 @@ def trailer_lines(trailers: Iterable[Trailer]) -> str:
 
     Raises Malformed for an invalid key.
     """
-    lines: dict[str, None] = {}
+    lines: dict[str, None] = {}  # used as an ordered set
     for key, value in trailers:
         if not KEY.fullmatch(key):
             raise Malformed(
@@ -451,7 +462,7 @@ def commit_references(
     }
     if body:
         # Truncate the body before encoding it, because a truncated JSON string cannot be read. An
-        # escape needs up to six characters, and the quotes are less than two escapes.
+        # escape needs up to six characters (\u2026), and the two quotes are less than one escape.
         longest_body = LONGEST_VALUE // 6 - 2
         values["body"] = dumps(shortened(body, longest_body))
     return [(REFERENCE + variable, value) for variable, value in values.items() if value.strip()]

@@ -64,7 +64,7 @@ class Run:
     def walk(self, nodes: Sequence[Node], dot: Any) -> str:
         """Execute the nodes, and add what they print to the output. `dot` is the value of `.`.
 
-        Return "break" or "continue" if such a node ends the execution of these nodes, else "".
+        Return "break" or "continue" if a node of that kind ends the execution early, else "".
         """
         for node in nodes:
             self.count_steps(1)
@@ -106,8 +106,8 @@ class Run:
     def block(self, node: Block, dot: Any) -> str:
         """Run an `if`, `with`, or `range`. Its variables go out of scope at its end.
 
-        Return "break" or "continue" if such a node ends the block and belongs to a `range` around
-        it, else "".
+        Return "break" or "continue" if a node of that kind ends the block, and is meant for a
+        `range` around the block, else "".
         """
         self.line = node.line
         outer_count = len(self.variables)
@@ -115,7 +115,8 @@ class Run:
         if node.kind == "range":
             jump = self.run_range(node, value, dot)
         elif truth(value):
-            jump = self.walk(node.body, value if node.kind == "with" else dot)
+            body_dot = value if node.kind == "with" else dot
+            jump = self.walk(node.body, body_dot)
         else:
             jump = self.walk(node.else_body, dot)
         del self.variables[outer_count:]
@@ -124,16 +125,17 @@ class Run:
     def run_range(self, node: Block, value: Any, dot: Any) -> str:
         """Run the body of a `range` for every element, or its `else` if there are no elements.
 
-        Return "break" or "continue" if such a node ends the `else`, else "".
+        Return "break" or "continue" if a node of that kind ends the `else`, and is meant for an
+        outer `range`, else "".
         """
-        outer_count = len(self.variables)  # including the variables of the `range` itself
+        count_before = len(self.variables)  # including the variables of the `range` itself
         has_elements = False
         for key, element in self.elements(node, value):
             has_elements = True
             self.count_steps(1)
             self.set_range_variables(node.pipe, key, element)
             jump = self.walk(node.body, element)
-            del self.variables[outer_count:]
+            del self.variables[count_before:]  # the body's variables
             if jump == "break":
                 break
         if has_elements:
@@ -164,13 +166,13 @@ class Run:
         if not names:
             return
         values = [element] if len(names) == 1 else [key, element]
-        variables = list(zip(names, values, strict=False))
+        names_and_values = list(zip(names, values, strict=True))
         if pipe.assigns:
-            for name, value in variables:
+            for name, value in names_and_values:
                 self.assign(name, value)
         else:
-            # The `range` has just declared them, so they are the last ones.
-            self.variables[-len(names) :] = variables
+            # `pipe` has declared them before the first element, so they are the last variables.
+            self.variables[-len(names) :] = names_and_values
 
     # Variables
 
@@ -193,7 +195,10 @@ class Run:
     # Pipelines
 
     def pipe(self, pipe: Pipe, dot: Any) -> Any:
-        """Return the value of a pipeline, and set its variables to that value."""
+        """Return the value of a pipeline, and set its variables to that value.
+
+        For a `range`, each element replaces that value later.
+        """
         value: Any = MISSING
         for command in pipe.commands:
             value = self.command(command, dot, value)
@@ -231,6 +236,7 @@ class Run:
         if isinstance(operand, Chain):
             inner = self.operand(operand.inner, dot)
             return self.field_of_value(inner, operand.names)
+        # a function that is itself an argument gets no arguments
         return self.call(operand.name, (), dot, MISSING)
 
     def field(self, field: Field, dot: Any) -> Any:
@@ -250,10 +256,10 @@ class Run:
         """Return `.A.B` of a value, where A and B are these names.
 
         A missing key in a map is nil (with `missingkey=zero`, the map's zero value), and any field
-        of nil is nil. With `missingkey=error`, both fail. A field of a null in a map, and a missing
-        field of a struct, always fail.
+        of nil is nil. With `missingkey=error`, both fail. A field of a null that is in a map, and a
+        missing field of a struct, always fail.
         """
-        is_null_in_map = False
+        is_null_in_map = False  # whether a value of None is a null in a map, not a missing key
         for name in names:
             if value is None and is_null_in_map:
                 raise FailedTemplate(f"nil pointer evaluating interface {{}}.{name}")
@@ -264,7 +270,7 @@ class Run:
             if isinstance(value, GoMap):
                 if name not in value and self.missing_key == "error":
                     raise FailedTemplate(f'map has no entry for key "{name}"')
-                is_null_in_map = name in value  # if the next value is None
+                is_null_in_map = name in value
                 missing_value = value.zero if self.missing_key == "zero" else None
                 value = value.get(name, missing_value)
             elif isinstance(value, Mapping) and name in value:
@@ -292,7 +298,8 @@ class Run:
         if last is not MISSING:
             count += 1
         is_too_many = builtin.most is not None and count > builtin.most
-        if count < builtin.least or is_too_many:
+        is_too_few = count < builtin.least
+        if is_too_few or is_too_many:
             raise FailedTemplate(
                 f"wrong number of args for {name}: want {builtin.least}, got {count}"
             )
@@ -316,11 +323,11 @@ class Run:
         last: Any,
     ) -> Any:
         """Return the value of `and` or `or`: the first operand that decides, or else the last
-        argument.
+        argument, as in Python.
 
-        A true value decides `or`, and a false value decides `and`. As of Go 1.18, later operands
-        are not evaluated. `last`, the value of the previous stage, is the last argument, unless it
-        is `MISSING`.
+        A true value decides `or`, and a false value decides `and`. As of Go 1.18, the operands
+        after the deciding one are not evaluated. `last`, the value of the previous stage, is the
+        last argument, unless it is `MISSING`.
         """
         deciding_truth = name == "or"
         value: Any = MISSING

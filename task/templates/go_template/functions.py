@@ -73,7 +73,7 @@ def named(value: object) -> str:
 def truth(value: object) -> bool:
     """Return whether `if` treats a value as true: any value except the empty value of its type.
 
-    A struct is always true.
+    A struct is always true, even without fields.
     """
     is_struct = isinstance(value, Mapping) and not isinstance(value, GoMap)
     return is_struct or bool(value)
@@ -94,7 +94,7 @@ def _go_equal(value: Any, other: Any) -> bool:
     """
     if value is None or other is None:
         return value is other
-    if kind(value) != kind(other) or named(value) != named(other):
+    if named(value) != named(other):
         raise FailedTemplate(
             f"incompatible types for comparison: {named(value)} and {named(other)}"
         )
@@ -147,7 +147,7 @@ def index(value: Any, *keys: Any) -> Any:
         if isinstance(value, GoMap):
             if not isinstance(key, str):
                 raise FailedTemplate(f"index of a map is {named(key)}, not string")
-            # unlike `index`, the field `.Labels.x` prints <no value> for a missing key
+            # for a missing key, unlike the field `.Labels.x`, which prints <no value>
             value = value.get(key, value.zero)
         elif isinstance(value, str):
             raw = go_bytes(value)
@@ -189,17 +189,19 @@ def _slice_of(value: Any, bounds: Sequence[Any]) -> Any:
     Missing bounds are 0 for `low`, and the length for the others.
     """
     # unlike an index, a bound may be the length itself
-    positions = [checked_position(bound, len(value)) for bound in bounds]
+    given = [checked_position(bound, len(value)) for bound in bounds]
     defaults = [0, len(value), len(value)]
-    defaults_of_missing = defaults[len(positions) :]
-    low, high, capacity = [*positions, *defaults_of_missing]
+    defaults_of_missing = defaults[len(given) :]
+    low, high, capacity = [*given, *defaults_of_missing]
     if low > high or high > capacity:
         raise FailedTemplate(f"invalid slice index: {low} > {high}")
     return value[low:high]
 
 
 def _as_one_text(values: Sequence[Any]) -> str:
-    """Return the arguments of `html`, `js`, or `urlquery` as one string, as `print` does."""
+    """Return the arguments of `html`, `js`, or `urlquery` as one string, as `print` does. A nil
+    becomes `<no value>`.
+    """
     if len(values) == 1 and isinstance(values[0], str):
         return values[0]
     return sprint([printed_text(value) if value is None else value for value in values])

@@ -6,7 +6,7 @@ import re
 from bisect import bisect_right
 from contextlib import suppress
 from dataclasses import dataclass
-from math import isinf, isnan
+from math import isinf
 
 from task.errors import Malformed
 from task.templates.go_template.values import go_bytes, go_text
@@ -88,7 +88,7 @@ def malformed(line: int, problem: str) -> Malformed:
 def scan(text: str) -> list[Token]:
     """Return the tokens of a template: its texts, the tokens of its actions, and `end of text`.
 
-    Comments have no tokens. Raises Malformed with the line.
+    Comments and empty texts have no tokens. Raises Malformed with the line.
     """
     line_starts = [0, *(line_break.end() for line_break in re.finditer("\n", text))]
     tokens: list[Token] = []
@@ -144,7 +144,7 @@ def _scan_action(text: str, position: int, line_starts: list[int], tokens: list[
         if token.kind == "close":
             return position
         is_name = token.kind in {"variable", "field", "dot", "word"} or token.text in KEYWORDS
-        if is_name and not _ends_name(text, position):
+        if is_name and not _ends_name(text, position):  # such as `.Name"text"`
             raise malformed(line, f"bad character {text[position]!r}")
     raise malformed(bisect_right(line_starts, position), "unclosed action")
 
@@ -159,9 +159,9 @@ def _ends_name(text: str, position: int) -> bool:
 def _token(match: re.Match[str], line: int, column: int) -> Token:
     """Return the token for a match of the pattern `ACTION`.
 
-    Its kind is the name of the group that matched, except that a keyword is its own kind, and a
-    trim marker has the kind "close". Raises Malformed for an unfinished string and for an invalid
-    name.
+    Its kind is the name of the group that matched, with two exceptions: a keyword is its own kind,
+    and a closing delimiter with a trim marker has the kind "close". Raises Malformed for an
+    unfinished string and for an invalid name.
     """
     kind = str(match.lastgroup)
     text = match[kind]
@@ -179,9 +179,9 @@ def _token(match: re.Match[str], line: int, column: int) -> Token:
 
 
 def _is_name_letter(letter: str) -> bool:
-    r"""Return whether a character that the pattern `ACTION` takes for part of a name really is.
+    r"""Return whether a character that matches `\w` may be part of a name in Go.
 
-    Python's `\w` matches more characters than Go's letters and decimal digits.
+    Python's `\w` matches more than Go's letters and decimal digits, such as `²`.
     """
     return letter == "_" or letter.isalpha() or letter.isdecimal() or letter.isascii()
 
@@ -199,7 +199,7 @@ def character(literal: str) -> int:
     """Return the code point of the character literal `'x'`. Raises Malformed."""
     body = literal[1:-1]  # without the quotes
     pieces = _pieces(body, "'", literal)
-    if len(pieces) == 1:
+    if len(pieces) == 1:  # a single escape, or text without escapes
         raw = pieces[0]
         with suppress(UnicodeDecodeError):
             text = raw.decode()
@@ -214,15 +214,16 @@ def _pieces(body: str, quote: str, literal: str) -> list[bytes]:
     r"""Return the bytes of each escape (such as `\n`) in a literal's body, and of each text between
     the escapes, in order.
 
-    The `literal` is the body with its quotes, for messages. Raises Malformed for an invalid escape.
+    `quote` is the literal's quote. `literal` is the body with its quotes, for messages. Raises
+    Malformed for an invalid escape.
     """
     pieces: list[bytes] = []
     start = 0
     while start < len(body):
         if body[start] == "\\":
             escape = ESCAPE.match(body, start)
-            # Only the literal's own quote may be escaped.
-            if escape is None or escape["simple"] in {"'", '"'} - {quote}:
+            other_quote = "'" if quote == '"' else '"'  # which must not be escaped
+            if escape is None or escape["simple"] == other_quote:
                 raise Malformed(f"invalid escape in {literal[:40]}")
             pieces.append(_bytes_of_escape(escape, literal))
             start = escape.end()
@@ -264,18 +265,18 @@ def number(literal: str) -> int | float:
         return _integer(literal)
     if literal.endswith("i"):
         raise Malformed(f"complex numbers are not supported: {literal}")
-    value = float("nan")
+    value: float | None = None
     with suppress(OverflowError):  # a hexadecimal number may be too large
         if HEXADECIMAL.fullmatch(literal):
             value = float.fromhex(literal.replace("_", ""))
         elif DECIMAL.fullmatch(literal):
             value = float(literal.replace("_", ""))
-    if isnan(value):
+    if value is None:
         raise Malformed(f"illegal number syntax: {literal[:40]}")
     is_float = any(letter in ".eEpP" for letter in literal)
-    if not is_float:  # a number such as 09, for which Go has the same message
+    if not is_float:  # a number such as 09, which is not octal; Go has the same message
         raise Malformed(f"integer overflow: {literal}")
-    if isinf(value):
+    if isinf(value):  # a decimal number may be too large, too
         raise Malformed(f"illegal number syntax: {literal}")
     return value
 
@@ -285,8 +286,9 @@ def _integer(literal: str) -> int:
     if len(literal) > 100:  # even 64 binary digits with underscores are shorter
         raise Malformed(f"integer overflow: {literal[:40]}")
     digits = literal.lstrip("+-").replace("_", "").lower()
-    is_c_octal = digits.isdecimal() and digits.startswith("0")  # 017, as in C
-    integer = int(digits, 8) if is_c_octal else int(digits, 0)
+    # Go, like C, accepts 017 as an octal number, but Python does not
+    is_c_octal = digits.isdecimal() and digits.startswith("0")
+    integer = int(digits, 8) if is_c_octal else int(digits, 0)  # 0: the prefix says the base
     if literal.startswith("-"):
         integer = -integer
     if not -LARGEST - 1 <= integer <= LARGEST:

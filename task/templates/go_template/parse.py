@@ -194,7 +194,7 @@ class Parser:
             if token.kind == "text":
                 nodes.append(token.text)
                 continue
-            if token.kind != "open":
+            if token.kind != "open":  # the end of the text
                 return tuple(nodes), token
             end = self.consume_if("end", "else")
             if end is not None:
@@ -231,13 +231,13 @@ class Parser:
         after it.
         """
         self.enter_level(keyword.line)
-        outer_count = len(self.variables)
+        outer_variable_count = len(self.variables)
         pipe = self.pipe(keyword.kind, "close")
         outer_ranges = self.ranges
         if keyword.kind == "range":
             self.ranges += 1
         body, end = self.nodes()
-        self.ranges = outer_ranges
+        self.ranges = outer_ranges  # the `else` does not belong to the loop
 
         else_body: tuple[Node, ...] = ()
         if end.kind == "else":
@@ -249,7 +249,7 @@ class Parser:
                 keyword.line,
                 f"unexpected end of text: {{{{{keyword.text}}}}} has no {{{{end}}}}",
             )
-        del self.variables[outer_count:]
+        del self.variables[outer_variable_count:]
         self.depth -= 1
         return Block(
             kind=keyword.kind,
@@ -310,13 +310,12 @@ class Parser:
     def nodes_after_else(self, keyword: Token) -> tuple[Node, ...]:
         """Return the nodes after `{{else` in the block with this keyword, up to the `{{end}}`.
 
-        In an `if`, this may be an `else if`, which is a single node, and in a `with` an `else with`
-        (as of Go 1.23).
+        An `if` may have an `else if`, and (as of Go 1.23) a `with` an `else with`. The nodes are
+        then a single inner block, whose `{{end}}` also ends the outer one.
         """
         if keyword.kind != "range":
             same_keyword = self.consume_if(keyword.kind)
             if same_keyword is not None:
-                # the inner block's {{end}} also ends this block
                 return (self.block(same_keyword),)
         self.consume("else", "close")
         nodes, end = self.nodes()
@@ -346,7 +345,7 @@ class Parser:
         line = self.next().line  # of the end
         if not commands:
             raise malformed(line, f"missing value for {context}")
-        # All commands except the first get the value of the previous one.
+        # All commands except the first get the value of the previous one. (The first is stage 1.)
         for stage, command in enumerate(commands[1:], 2):
             first_operand = command[0]
             takes_no_value = isinstance(first_operand, Literal) or first_operand == DOT
@@ -371,14 +370,14 @@ class Parser:
             variable = self.consume_if("variable")
             if variable is None:
                 break
-            start = self.position - 1  # the variable's position
+            variable_position = self.position - 1
             sign = self.consume_if("assign", "declare")
             if sign is not None:
                 self.declare(names, variable)
                 return names, sign.kind == "assign"
             following = self.peek()
-            if following.text != ",":  # the variable is an operand
-                self.position = start
+            if following.text != ",":  # the variable is an operand, so put it back
+                self.position = variable_position
                 break
             is_first_of_range = context == "range" and not names
             if not is_first_of_range:
@@ -387,7 +386,7 @@ class Parser:
             self.declare(names, variable)
             if self.skip_space().kind != "variable":
                 raise malformed(following.line, "range can only initialize variables")
-        if names:
+        if names:  # after `$i, $e`, there is neither `:=` nor `=`
             raise unexpected(self.skip_space(), context)
         return names, False
 
@@ -463,8 +462,9 @@ class Parser:
             return Field(".", names=(), text=text, line=token.line, column=token.column)
         if token.kind == "nil":
             return Literal(None, text)
-        if token.kind != "word":
+        if token.kind in {"string", "raw", "char", "number"}:
             return literal(token)
+        # the rest are words
         if text in {"true", "false"}:
             return Literal(text == "true", text)
         if text not in self.functions and text not in SHORTCUTS:
@@ -474,8 +474,13 @@ class Parser:
 
 def literal(token: Token) -> Literal:
     """Return the value of a string, character, or number. Raises Malformed if it is invalid."""
-    readers: dict[str, Callable[[str], str | float]] = {"char": character, "number": number}
-    read_literal = readers.get(token.kind, string)
+    readers: dict[str, Callable[[str], str | float]] = {
+        "char": character,
+        "number": number,
+        "string": string,
+        "raw": string,
+    }
+    read_literal = readers[token.kind]
     try:
         return Literal(read_literal(token.text), token.text)
     except Malformed as error:

@@ -61,13 +61,17 @@ class Spec:
         return "0" in self.flags and "-" not in self.flags
 
     def pad(self, text: str, *, zeros: bool = True) -> str:
-        """Pad a string to the directive's width, with zeros only where they are allowed."""
+        """Pad a string to the directive's width: with zeros if the flags ask for them and `zeros`
+        is true, else with spaces.
+        """
         if "-" in self.flags:
             return text.ljust(self.width)
         return text.rjust(self.width, "0" if zeros and "0" in self.flags else " ")
 
     def sign(self, *, negative: bool) -> str:
-        """Return the sign or space before a number, or "" if the flags do not ask for any."""
+        """Return what comes before a number: `-` if it is negative, else the `+` or the space that
+        the flags ask for, or "".
+        """
         if negative:
             return "-"
         if "+" in self.flags:
@@ -126,8 +130,8 @@ def quote(text: str, mark: str, *, ascii_only: bool = False) -> str:
 
 
 def _character_in_quotes(letter: str, mark: str, ascii_only: bool) -> str:  # noqa: FBT001
-    """Return a character as it appears in a Go literal with these quotes, `mark`: itself, or an
-    escape.
+    """Return a character as it appears in a Go literal with the quotes `mark`: the character
+    itself, or an escape.
     """
     if letter == mark:
         return f"\\{letter}"
@@ -135,12 +139,12 @@ def _character_in_quotes(letter: str, mark: str, ascii_only: bool) -> str:  # no
         return ESCAPES[letter]
     if letter.isprintable() and (letter.isascii() or not ascii_only):
         return letter
-    number = ord(letter)
-    is_undecoded_byte = 0xDC80 <= number <= 0xDCFF  # not UTF-8; see `go_bytes`
+    code_point = ord(letter)
+    is_undecoded_byte = 0xDC80 <= code_point <= 0xDCFF  # 0xDC80 + N is byte 0x80 + N (`go_bytes`)
     if letter.isascii() or is_undecoded_byte:
-        byte = number & 0xFF
+        byte = code_point & 0xFF
         return f"\\x{byte:02x}"
-    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+    return f"\\u{code_point:04x}" if code_point <= 0xFFFF else f"\\U{code_point:08x}"
 
 
 def _format_integer(spec: Spec, verb: str, value: int) -> str | None:
@@ -149,8 +153,7 @@ def _format_integer(spec: Spec, verb: str, value: int) -> str | None:
         return _rune(spec, verb, value)
     if verb not in "dboOxX":
         return None
-    prints_only_padding = spec.precision == 0 and value == 0  # as in Go
-    if prints_only_padding:
+    if spec.precision == 0 and value == 0:  # as in Go, this prints only the padding
         return " " * spec.width
     sign = spec.sign(negative=value < 0)
     digits = format(abs(value), "o" if verb == "O" else verb)
@@ -254,7 +257,7 @@ class Sink:
 def sprint(values: Sequence[Any]) -> str:
     """Format values like `fmt.Sprint`, with a space between two values if neither is a string."""
     sink = Sink()
-    previous: Any = ""
+    previous: Any = ""  # a string, so that no space comes before the first value
     for value in values:
         is_next_to_string = isinstance(previous, str) or isinstance(value, str)
         if not is_next_to_string:
@@ -301,6 +304,7 @@ class Printf:
             self.directive(match)
             end_of_previous = match.end()
         self.sink.add(self.form[end_of_previous:])
+        # as in Go, a format string with an explicit index may leave operands unused
         has_unused_operands = self.next_operand < len(self.values)
         if has_unused_operands and not self.has_explicit_index:
             self.add_note_about_unused()
@@ -311,7 +315,8 @@ class Printf:
 
         If the verb or the operand is missing, add Go's note, such as `%!d(MISSING)`.
         """
-        # The width and the precision may be operands too, each with its own index.
+        # The width and the precision may be operands too, each with its own index. They come before
+        # the operand that is printed, so the order of these calls matters.
         self.choose_operand(match["first"])
         flags, width = self.width(match["flags"], match["width"])
         self.choose_operand(match["second"])
@@ -345,7 +350,7 @@ class Printf:
             return
         digits = index[1:-1].lstrip("0")  # without the brackets
         is_number = digits.isascii() and digits.isdecimal()
-        # a longer number is too large, and Python may refuse to convert it
+        # Python may refuse to convert a number with thousands of digits
         exists = is_number and len(digits) <= 9 and int(digits) <= len(self.values)
         if not exists:
             raise FailedTemplate(f"printf: no operand {index[:20]}")
@@ -373,14 +378,15 @@ class Printf:
         """Return the precision, or None if the directive has none or it is negative."""
         if text is None:
             return None
-        precision = self.number(text or "0", "%!(BADPREC)")
+        precision = self.number(text or "0", "%!(BADPREC)")  # `%.f` means `%.0f`
         return None if precision is None or precision < 0 else precision
 
     def number(self, text: str, bad: str) -> int | None:
         """Return a width or precision: the number in the directive, or for `*` the next operand.
 
-        Return None if there is no number. If the operand is not an integer, also add Go's note
-        `bad`. Raises FailedTemplate if the number is too large.
+        Return None if the directive has no number. If the operand is missing or not an integer,
+        return None as well, and add Go's note `bad`. Raises FailedTemplate if the number is too
+        large.
         """
         if not text:
             return None
@@ -393,8 +399,8 @@ class Printf:
                 return None
             digits = str(operand)
         # The length is checked first, because Python refuses to convert very long numbers.
-        is_too_long = len(digits) > len(f"-{WIDEST}")
-        if is_too_long or abs(int(digits)) > WIDEST:
+        longest_number = f"-{WIDEST}"
+        if len(digits) > len(longest_number) or abs(int(digits)) > WIDEST:
             raise FailedTemplate(f"printf: width or precision {digits[:20]} is too large")
         return int(digits)
 
@@ -414,8 +420,8 @@ class Printf:
 def type_name(value: object) -> str:
     """Return the name of a value's Go type.
 
-    Raises FailedTemplate for structs and for other kinds of lists, because their Go type is unknown
-    here.
+    Raises FailedTemplate for a struct and for a list that is not a Python list, because their Go
+    type is unknown here.
     """
     names: dict[type, str] = {
         str: "string",
@@ -433,13 +439,13 @@ def type_name(value: object) -> str:
 
 
 def write(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
-    """Add a value, formatted according to the verb, to the output `sink`.
+    """Format a value according to the verb, and add it to the output `sink`.
 
     If the verb does not match the value's type, add Go's note, such as `%!d(string=x)`. Raises
     FailedTemplate for a verb that is not supported here.
     """
-    if spec is PLAIN and isinstance(value, str | int):  # the usual case
-        sink.add(value if isinstance(value, str) else str(value).lower())
+    if spec is PLAIN and isinstance(value, str | int):  # the usual case, done quickly
+        sink.add(value if isinstance(value, str) else str(value).lower())  # `true`, not `True`
         return
     _refuse_unsupported(spec, verb, value)
     if value is None:
@@ -461,7 +467,8 @@ def _refuse_unsupported(spec: Spec, verb: str, value: Any) -> None:
     """Raise FailedTemplate for `%p`, for `%w`, and for a list, map, or struct as Go source."""
     is_scalar = isinstance(value, str | int | float | None)
     if verb in {"p", "w"} or (spec.sharp_v and not is_scalar):
-        raise FailedTemplate(f"printf: %{'#' * spec.sharp_v}{verb} is not supported")
+        sharp = "#" if spec.sharp_v else ""
+        raise FailedTemplate(f"printf: %{sharp}{verb} is not supported")
 
 
 def _write_collection(sink: Sink, spec: Spec, verb: str, value: Any) -> None:
