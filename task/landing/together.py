@@ -27,12 +27,12 @@ from task.landing.head_branches import (
 )
 from task.landing.ports import Batch, World
 from task.landing.releases import (
-    counts,
+    has_effect,
     held_again,
     places_of_releases,
     releases_of,
-    with_end,
-    without,
+    with_end_of_hold,
+    after_releases,
 )
 from task.landing.waiting_builds import (
     NO_FATES,
@@ -149,7 +149,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     if job.intent and job.intent.verb == "release":
         for key, move in by_ask.items():
             fates_on_head = head_fates.get(move.decision.head, NO_FATES)
-            by_ask[key] = with_end(move, fates_on_head.releases, base.branch)
+            by_ask[key] = with_end_of_hold(move, fates_on_head.releases, base.branch)
     return Together(scene.base, [*by_ask.values(), *kept_moves], head_fates)
 
 
@@ -173,7 +173,7 @@ def _decided_on_heads(
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
         asks_at_head = _asks_at(name, batch.asks, by_ask)
-        released_base = without(base, head.waiting_list.releases)
+        released_base = after_releases(base, head.waiting_list.releases)
         if not head.ours:
             by_ask |= decided_on_foreign_branch(
                 head,
@@ -211,7 +211,7 @@ def _with_releases(
         releases = [
             release
             for release in listed_before
-            if counts(base, release) and not held_again(release, moves_at_head)
+            if has_effect(base, release) and not held_again(release, moves_at_head)
         ]
         releases += new_releases.get(name, ())
         releases_after = tuple(dict.fromkeys(releases))
@@ -401,7 +401,7 @@ def _decided_on_our_branch(
     """
     terms = scene.job.terms
     # the base as it will be after the merge: without the holds that the merge ends
-    scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
+    scene = replace(scene, base=after_releases(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
         head.waiting_list,
         scene.base,
