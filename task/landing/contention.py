@@ -70,6 +70,6 @@ def longest_pause(attempts: int, took: float, remaining: float) -> float:
     two cores and far from the server. If the pause grows by 50% each time, the last of 20 distant
     writers finishes 20% later. If it does not grow, 50 writers on two cores need 50% more attempts.
     """
-    growing_pause = 3 * took * 1.2 ** min(attempts, 12)
+    growing_pause = 3 * took * 1.2 ** min(attempts, 12)  # grows up to ninefold
     leaves_time = remaining / 4  # for more attempts
     return min(growing_pause, LONGEST_PAUSE, leaves_time)

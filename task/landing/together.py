@@ -27,12 +27,12 @@ from task.landing.head_branches import (
 )
 from task.landing.ports import Batch, World
 from task.landing.releases import (
+    after_releases,
     has_effect,
     held_again,
     places_of_releases,
     releases_of,
     with_end_of_hold,
-    after_releases,
 )
 from task.landing.waiting_builds import (
     NO_FATES,
