@@ -20,7 +20,7 @@ from task.landing.before_deciding import Gather, with_all_keys, with_more
 from task.landing.head_branches import (
     HeadBranch,
     asked_subscriptions,
-    decided_after,
+    decided_after_merge,
     decided_on_foreign_branch,
     declined_in,
     unless_declined,
@@ -184,7 +184,7 @@ def _decided_on_heads(
                 gather,
             )
         elif head.waiting_list.releases:
-            by_ask |= decided_after(released_base, asks_at_head, job.terms, facts, gather)
+            by_ask |= decided_after_merge(released_base, asks_at_head, job.terms, facts, gather)
     return by_ask
 
 
