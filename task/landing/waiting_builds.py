@@ -272,7 +272,7 @@ def waiting_in(
     """
     waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
-    # these terms are only for the run's new builds
+    # without the terms that are only for the run's new builds
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
@@ -309,8 +309,8 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
-    """Return asks (images with new builds) that stand for these waiting builds: the same facts have
-    to be looked up for both. Rollbacks, and builds whose annotations were not read, need none.
+    """Return an ask for each of these waiting builds, as if the build were new. The asks say which
+    facts have to be looked up. Rollbacks, and builds whose annotations were not read, need none.
     """
     return [
         Ask(build.subscription, (build.image,), build=build.build)
@@ -431,8 +431,8 @@ def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
         if why_refused:
             rule = NotPermittedError.rule
             return BuildFate(waiting.listed, "dropped", why_refused, rule=rule)
-    doubt = move is not None and move.decision.rule == UNANSWERED
-    return BuildFate(waiting.listed, fate, because, move, doubt=doubt)
+    is_unanswered = move is not None and move.decision.rule == UNANSWERED
+    return BuildFate(waiting.listed, fate, because, move, doubt=is_unanswered)
 
 
 def decide_with_waiting(
@@ -515,6 +515,7 @@ def taken_out(
         build_move, _, _ = _decide_alone(base, waiting)
         return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
     result = _decide_with_ask(base, waiting, ask, move, terms)
+    # it still waits, but has no move of its own: the command's move writes it elsewhere
     is_written_by_command = result.fate == "waits" and result.build_move is None
     if is_written_by_command:
         return BuildFate(waiting.listed, "dropped", move.decision.because)
@@ -612,6 +613,7 @@ def _decide_with_ask(
     happens to both. Return the final decision about the ask, and what becomes of the waiting build
     (its fate), with the move that keeps it, if any.
     """
+    # 1. Look up what happens to both, and decide the waiting build.
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
     meeting = if_rollback if waiting.listed.rollback else if_build
@@ -623,12 +625,12 @@ def _decide_with_ask(
     if build_move is None or meeting == "written_by_ask":
         return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
-    # 1. In these cases, the ask's move replaces the waiting build.
+    # 2. In these cases, the ask's move replaces the waiting build.
     decision = move.decision
     version = waiting.image.version
     same_version = decision.candidate.version == version
-    if meeting == "given_up":  # a person wants another version
-        if same_version:
+    if meeting == "given_up":
+        if same_version:  # a person wants the version that waits, and the ask's move writes it
             return _MeetingResult(move, build_move=None, fate=fate, because=because)
         return _MeetingResult(move, build_move=None, fate="dropped", because=decision.because)
     if meeting == "replaced_by_ask":
@@ -638,7 +640,7 @@ def _decide_with_ask(
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
         return _MeetingResult(rollback_without_hold, build_move=None, fate=fate, because=because)
 
-    # 2. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+    # 3. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
@@ -648,8 +650,9 @@ def _decide_with_ask(
     elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
-        released_hold = Remember(waiting.situation.memory, lifted=lifted)
-        move = replace(move, decision=replace(decision, judged=verdict), remember=released_hold)
+        # `waiting.situation` is already without the hold (see above)
+        without_hold = Remember(waiting.situation.memory, lifted=lifted)
+        move = replace(move, decision=replace(decision, judged=verdict), remember=without_hold)
     elif meeting == "newer_deferred" and other_build_deferred:
         # of two builds under a hold, only the newer one is remembered
         newer = f"{because}; the newer {version} is remembered"
@@ -666,7 +669,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
     """
     verb = _verb(ask)
     verdict = move.decision.verdict
-    if verb not in ("run", "release"):
+    if verb not in ("run", "release"):  # no builds are compared
         if verdict in ("error", "refuse"):
             return "nothing", ""
         if verb == "undo" and not move.updates:
@@ -702,6 +705,8 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     if remember is None:
         return situation
     if _verb(ask) == "release" and move.updates:
+        # In `remember.memory`, the ask's build is already the newest one, so the waiting build
+        # would seem outdated. But `TOGETHER` decides between these two.
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
@@ -747,7 +752,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         return _decide_rollback_alone(base, waiting)
 
     move = weigh(situation, _offer(waiting))
-    if waiting.base_unchanged and move.decision.rule in ("not-newer", "superseded"):
+    is_older = move.decision.rule in ("not-newer", "superseded")
+    if is_older and waiting.base_unchanged:  # as when it was listed, so a person allowed it
         move = _as_allowed(waiting, move)
     verdict = move.decision.judged
     because = verdict.because
@@ -756,11 +762,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         return move, "deferred", why_deferred
     if verdict.verdict == "error":  # a server did not respond, so the build stays
         kept_verdict = Verdict("update", UNANSWERED, f"{because}; the build is kept")
-        return (
-            Move(situation.decision(waiting.image, kept_verdict), waiting.build),
-            "waits",
-            because,
-        )
+        kept_move = Move(situation.decision(waiting.image, kept_verdict), waiting.build)
+        return kept_move, "waits", because
     if verdict.verdict != "update":
         fate: Fate = "superseded" if verdict.rule == "superseded" else "dropped"
         return None, fate, because
@@ -804,6 +807,7 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
     written = memory.written
     if written and written.version == image.version and not written.digest:
+        # only the tag is written, but the event that reported the build also had its digest
         with_digest = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=with_digest)
 
@@ -897,6 +901,7 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     memory = Memory()
     if move.remember and move.remember.memory:
         memory = move.remember.memory
+    # the memory may also have an earlier rollback, which is not what this move writes
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
         application=sub.application.key,
