@@ -613,7 +613,6 @@ def _decide_with_ask(
     happens to both. Return the final decision about the ask, and what becomes of the waiting build
     (its fate), with the move that keeps it, if any.
     """
-    # 1. Look up what happens to both, and decide the waiting build.
     outcome, why_ask_is_older = _outcome(ask, move, waiting, terms)
     if_build, if_rollback = TOGETHER[_verb(ask), outcome]
     meeting = if_rollback if waiting.listed.rollback else if_build
@@ -625,39 +624,65 @@ def _decide_with_ask(
     if build_move is None or meeting == "written_by_ask":
         return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
-    # 2. In these cases, the ask's move replaces the waiting build.
-    decision = move.decision
-    version = waiting.image.version
-    same_version = decision.candidate.version == version
-    if meeting == "given_up":
-        if same_version:  # a person wants the version that waits, and the ask's move writes it
-            return _MeetingResult(move, build_move=None, fate=fate, because=because)
-        return _MeetingResult(move, build_move=None, fate="dropped", because=decision.because)
-    if meeting == "replaced_by_ask":
-        replaced_by = f"replaced by {decision.candidate.version}"
-        return _MeetingResult(move, build_move=None, fate="superseded", because=replaced_by)
+    each_alone = _MeetingResult(move, build_move=build_move, fate=fate, because=because)
+    if meeting in ("given_up", "replaced_by_ask"):
+        return _without_waiting_build(each_alone, meeting, waiting)
     if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
-        return _MeetingResult(rollback_without_hold, build_move=None, fate=fate, because=because)
+        return replace(each_alone, ask_move=rollback_without_hold, build_move=None)
+    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+    ask_move = _ask_beside_waiting(each_alone, meeting, waiting, why_ask_is_older)
+    return replace(each_alone, ask_move=ask_move)
 
-    # 3. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+
+def _without_waiting_build(
+    each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild
+) -> _MeetingResult:
+    """Return the result of a meeting in which the ask's move removes the waiting build's own move.
+
+    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    """
+    decision = each_alone.ask_move.decision
+    only_ask = replace(each_alone, build_move=None)
+    if meeting == "replaced_by_ask":
+        because = f"replaced by {decision.candidate.version}"
+        return replace(only_ask, fate="superseded", because=because)
+    # A person gives the waiting build up, unless its version is the one that the person wants. Then
+    # the ask's move writes it.
+    if decision.candidate.version == waiting.image.version:
+        return only_ask
+    return replace(only_ask, fate="dropped", because=decision.because)
+
+
+def _ask_beside_waiting(
+    each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild, why_ask_is_older: str
+) -> Move:
+    """Return the move of an ask whose image has a waiting build that stays or is deferred: the
+    ask's own move, or a refusal because the waiting build is newer.
+
+    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    """
+    move = each_alone.ask_move
+    decision = move.decision
+    version = waiting.image.version
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
-    other_build_deferred = fate == "deferred" and not same_version
-    if meeting == "beats_ask":  # the waiting build is newer
-        move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
-    elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
+
+    if meeting == "beats_ask":
+        return move.without_effect(Verdict("refuse", "superseded", already_waiting))
+    if meeting == "ends_hold_only":  # the same, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
-        # `waiting.situation` is already without the hold (see above)
+        # after a release, `waiting.situation` is already the one without the hold
         without_hold = Remember(waiting.situation.memory, lifted=lifted)
-        move = replace(move, decision=replace(decision, judged=verdict), remember=without_hold)
-    elif meeting == "newer_deferred" and other_build_deferred:
+        return replace(move, decision=replace(decision, judged=verdict), remember=without_hold)
+    other_build_deferred = each_alone.fate == "deferred" and decision.candidate.version != version
+    if meeting == "newer_deferred" and other_build_deferred:
         # of two builds under a hold, only the newer one is remembered
-        newer = f"{because}; the newer {version} is remembered"
-        move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return _MeetingResult(move, build_move=build_move, fate=fate, because=because)
+        newer = f"{each_alone.because}; the newer {version} is remembered"
+        return move.without_effect(Verdict("refuse", "superseded", newer))
+    return move
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
