@@ -136,7 +136,7 @@ def prepare_commits(
     without_commit: list[Decision] = []
     for move in moves:
         is_in_commit = move in moves_by_branch.get(move.decision.head, ())
-        if not is_in_commit and not move.kept:  # `kept`: see `_decisions_of`
+        if not is_in_commit and not move.kept:  # kept builds have their own rows
             without_commit.append(move.decision)
 
     for name, moves_of_branch in moves_by_branch.items():
@@ -333,7 +333,8 @@ def _edit_files(
         files_so_far.update(changed_files)
         edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
-        if move.kept:  # a new build may overwrite a waiting one, which also needs no cautions
+        if move.kept:
+            # a new build may overwrite it, and its cautions were reported when it was listed
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)

@@ -517,6 +517,7 @@ def _may_be_named(name: str, template: str) -> bool:
         if part_start < 0:
             return False
         position = part_start + len(part)
+    # the suffix must not overlap with the parts that were found before it
     return name.endswith(suffix) and position + len(suffix) <= len(name)
 
 

@@ -83,7 +83,7 @@ class MemoryBranchWriter:
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
-        # There is nothing left to remember, but a branch with an old name must go (see `_record`).
+        # With nothing left to remember, `_record` only deletes the branch with the old name.
         only_deletes = self._inherited is not None and not self.wanted
         if self.wanted == self._files_on_branch and not only_deletes:
             return
@@ -138,7 +138,7 @@ class MemoryBranchWriter:
         Raises `Outpaced` if one of the branches has moved.
         """
         repository = self._batch.repository
-        if not repository.atomic or change.push_options:  # the options are not for both branches
+        if not repository.atomic or change.push_options:  # such options would be for both branches
             return None
         new_files = with_list(self.wanted, waiting_list)
         is_foreign_branch = change.on_top
@@ -240,10 +240,10 @@ class MemoryBranchWriter:
 
 
 def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
-    """Return a head branch's list in the form in which it is pushed before the branch itself: it
-    also records the branch's current commit (`replaces`).
+    """Return a head branch's list in the form in which it is pushed before the branch itself.
 
-    Until the new commit is known to have arrived, a branch at the current one is also ours.
+    It records both commits: the new one, and the branch's current one (`replaces`). Until the new
+    commit is known to have arrived, a branch at either of them is ours.
     """
     current_commit = None
     if head.branch and head.ours:

@@ -152,8 +152,8 @@ def _with_note_logged(request: Proposed, world: World) -> Proposed:
 def _add_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
     """Add the pull request to the outcome of a push. `tip` is the head branch's commit.
 
-    With --wait, the run follows the rollout after the merge. If the forge merged the request at
-    once, its merge commit has landed on the base.
+    The Applications get the request's number, so that a run with --wait can wait for the merge. If
+    the forge (the Git host) merged the request at once, its merge commit has landed on the base.
     """
     if proposed.state != "merged":
         with_number = [replace(landed, request=proposed.number) for landed in outcome.landed]
@@ -193,7 +193,7 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
 
     Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
     """
-    shown_builds = set()
+    shown_builds = set()  # (Application, alias, tag, digest)
     for app in apps:
         for change in app.changes:
             app_key = f"{app.namespace}/{app.name}"

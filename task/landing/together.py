@@ -139,8 +139,8 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
             )
             by_ask |= new_moves
             kept_moves += _kept_moves(name, fates_on_head)
-            # These commits are needed even if no build has changed: a run was killed after it
-            # pushed the list, but before it pushed the head branch, or builds have moved here.
+            # The branch must be written even if no build has changed, if a run was killed after it
+            # pushed the list but before it pushed the branch, or if builds have moved here.
             never_arrived = not head.waiting_list.arrived and not head.as_listed
             gets_builds = name in heirs
             head_fates[name] = replace(fates_on_head, rewrite=never_arrived or gets_builds)
