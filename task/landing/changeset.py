@@ -472,21 +472,22 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
     Each setting comes from the command line (`from_options`), from the repository's config, or else
     it is the default.
     """
-    wishes = agreed([sub.wishes for sub in subs], from_options.common)  # from the config
+    from_config = agreed([sub.wishes for sub in subs], from_options.common)
     author = Person(
-        from_options.author.name or wishes.author_name or AUTHOR.name,
-        from_options.author.email or wishes.author_email or AUTHOR.email,
+        from_options.author.name or from_config.author_name or AUTHOR.name,
+        from_options.author.email or from_config.author_email or AUTHOR.email,
     )
     template = from_options.template
-    if template is None:
-        template = from_options.templates.get(wishes.template or "")
+    if template is None:  # the config has the path of a template, which was read before
+        template = from_options.templates.get(from_config.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
-    given_keys = {key.lower() for key, _ in from_options.trailers}
-    from_config = wishes.trailers or ()
     trailers = list(from_options.trailers)
-    trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
-    signs_off = wishes.sign_off if from_options.sign_off is None else from_options.sign_off
+    given_keys = {key.lower() for key, _value in trailers}
+    for key, value in from_config.trailers or ():
+        if key.lower() not in given_keys:
+            trailers.append((key, value))
+    signs_off = from_config.sign_off if from_options.sign_off is None else from_options.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     return replace(
@@ -494,7 +495,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
         author=author,
         template=template,
         trailers=tuple(trailers),
-        push_options=from_options.push_options or wishes.push_options or (),
+        push_options=from_options.push_options or from_config.push_options or (),
     )
 
 

@@ -62,8 +62,8 @@ class Contention:
 
 
 def longest_pause(attempts: int, took: float, remaining: float) -> float:
-    """Return the longest pause in seconds after this many attempts. The shortest one took `took`
-    seconds, and `remaining` seconds are left before the deadline.
+    """Return the longest pause in seconds after this many attempts. The shortest attempt took
+    `took` seconds, and `remaining` seconds are left before the deadline.
 
     The more races this run has lost, the more writers there are, each about as slow as this run. So
     the pause grows by 20% with each attempt. Growth rates were simulated for 2 to 50 writers, on

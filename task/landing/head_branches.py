@@ -973,7 +973,7 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
         if pair:
             ancestry[pair] = world.ancestry(*pair)
     reason = why_older(new_build, declined_build, policy, ancestry)
-    if not reason:  # it is newer
+    if not reason:  # it is newer, or the order is unknown
         return move
     because = f"{declined.url}: a person closed the request for {declined_build.version}: {reason}"
     return move.without_effect(Verdict("refuse", "superseded", because))

@@ -205,7 +205,7 @@ def _with_releases(
     with_releases: dict[str, FatesOnHead] = {}
     for name, fates_on_head in head_fates.items():
         listed_before: tuple[ListedRelease, ...] = ()
-        if not heads[name].instead:
+        if not heads[name].instead:  # otherwise, they have moved to another branch
             listed_before = heads[name].waiting_list.releases
         moves_at_head = [move for move in moves if move.decision.head == name]
 
