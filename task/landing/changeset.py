@@ -610,9 +610,15 @@ def _words_of_commit(
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
 
-    line, request = _subject_by_hand(
-        command, run_command, apps, holds, rollbacks, released_apps, moves
-    )
+    why = _common_reason(moves)
+    if command in _BRING_BUILDS:  # nobody asked for it: the run only holds a build back
+        build = moves[0].decision.candidate.version if moves else ""
+        line = subject(command, apps, build, why)
+        request = ""
+    else:
+        line, request = _subject_by_hand(
+            command, run_command, apps, holds, rollbacks, released_apps, why
+        )
     reasons = [*holds, *map(release_reason, commit_place.releases)]
     sentences = tuple(_sentences(moves, reasons))
     message = hold_message(line, wording.template, apps, sentences, wording.trailers)
@@ -626,22 +632,17 @@ def _subject_by_hand(
     holds: Sequence[tuple[tuple[str, str], str, str]],
     rollbacks: Sequence[AppChanges],
     released_apps: Collection[tuple[str, str]],
-    moves: Sequence[Move],
+    why: str,
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for or that only changes state files, and
-    the person's request in a few words ("" if there is none).
+    """Return the subject of a commit that a person asked for, and the person's request in a few
+    words.
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
     in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
     all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
-    held, reason).
+    held, reason). `why` is the reason of the holds.
     """
-    why = _common_reason(moves)
-    if command in _BRING_BUILDS:  # nobody asked for it: the run only holds a build back
-        build = moves[0].decision.candidate.version if moves else ""
-        return subject(command, all_apps, build, why), ""
-
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)
     if run_command in _BRING_BUILDS:

@@ -484,6 +484,7 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
     for path in paths:
         # without freezes, the time ("") does not matter
         (sub_of_file,) = governed([replace(sub, path=path)], config_without_freezes, "")
+        # `governed` never removes a requirement, so any difference is stricter
         has_stricter_rules = (
             sub_of_file.pull_request != sub.pull_request
             or sub_of_file.policy.pin_digest != sub.policy.pin_digest

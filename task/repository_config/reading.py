@@ -480,7 +480,7 @@ def _freeze(value: _Value) -> Freeze:
         schedule=cron_text,
         seconds=seconds,
         zone=zone,
-        reason=" ".join(reason.split()),
+        reason=" ".join(reason.split()),  # on one line
         match=match,
         line=value.line,
     )
