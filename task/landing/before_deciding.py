@@ -52,22 +52,24 @@ def as_wanted(
     terms: Terms,
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
-    """Apply a repository's own config to the subscriptions of these asks (images with new builds),
-    and to their siblings, including its rules for the files that they change.
+    """Return these asks (images with new builds) with a repository's own config applied to their
+    subscriptions and to the siblings of those, including its rules for the files that they change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """
 
     def changed(sub: Subscription) -> Collection[str]:
+        """Return the paths of the files that an update changes."""
         return changed_files(snapshot, sub, terms)
 
-    subs: dict[int, Subscription] = {}  # by `id`, so that each is handled once
+    # By `id`: a subscription may also be a sibling of several others, but is handled once.
+    subs_by_id: dict[int, Subscription] = {}
     for ask in asks:
         for sub in (ask.subscription, *ask.siblings):
-            subs[id(sub)] = sub
-    configured_subs = governed(subs.values(), config, terms.now, changed)
+            subs_by_id[id(sub)] = sub
+    configured_subs = governed(subs_by_id.values(), config, terms.now, changed)
     limited_subs = also_limited(configured_subs, default, changed)
-    with_config = dict(zip(subs, limited_subs, strict=True))
+    with_config = dict(zip(subs_by_id, limited_subs, strict=True))
     return tuple(
         replace(
             ask,
@@ -112,12 +114,12 @@ def _with_trusted_memory_files(snapshot: Snapshot, repository: HasMemoryBranches
     if signers:
         snapshot = with_more(snapshot, map(Place, signers.keys), repository)
         with of_config():
-            public_keys = [text for _, text in with_keys(signers, snapshot.files).texts]
+            public_keys = [text for _path, text in with_keys(signers, snapshot.files).texts]
     if repository.signed(tip, public_keys):
         return snapshot
 
     all_files = snapshot.memory_files
-    holds = only_holds(all_files)
+    holds = only_holds(all_files)  # a forged hold can only stop updates
     ignored_paths = [path for path in sorted(all_files) if all_files[path] != holds.get(path)]
     warning = "no known key has signed it, so only its holds count"
     if ignored_paths:
@@ -159,7 +161,7 @@ def govern_asks(
 
     # 1. Read the files that the config names.
     template_paths: list[str] = []
-    if job.wording.template is None:
+    if job.wording.template is None:  # a template from the command line replaces the config's
         paths = dict.fromkeys(ask.subscription.wishes.template for ask in governed_asks)
         template_paths = [path for path in paths if path]
     snapshot_before = snapshot
@@ -168,7 +170,8 @@ def govern_asks(
     subs = [ask.subscription for ask in governed_asks]
     snapshot = with_missing(snapshot, subs, job.terms, repository)
     has_read_more = snapshot is not snapshot_before
-    if has_read_more and for_some_paths(config):  # more of the asks' changes may be known
+    if has_read_more and for_some_paths(config):
+        # The new files may show further paths that the updates change, so more rules may apply.
         governed_asks = as_wanted(asks, snapshot, config, job.terms, default_config)
 
     # 2. Use the contents of the message templates and of the public keys.
@@ -237,7 +240,8 @@ def with_missing(
     """Return the snapshot with all files that are needed to decide these subscriptions (what to
     update, and where), read at the same commit.
 
-    A file may name further files, so they are read in rounds, until there are no new ones.
+    A file may name further files, so they are read in rounds, until there are no new ones. With
+    `whole`, all overlays of a kustomization are read, because one of them may hide the image.
     """
     already_read: set[Place] = set()
     for _ in range(_MOST_ROUNDS):
@@ -284,30 +288,34 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
     contains, such as the registries' answers about images, and which of two source commits is
     newer.
 
-    The function takes a snapshot and asks (images with new builds). Some facts are only looked up
-    when a rule needs them.
+    The function takes a snapshot and asks (images with new builds). It looks up the facts that the
+    asks are known to need. For the others, it returns functions, which a rule calls if it needs
+    them (`earlier`, `synced`, `exists`).
     """
 
     @cache
     def exists(question: Question) -> Answer | None:
+        """Query the registry about an image, at most once."""
         if job.terms.check == "never":  # registries must not be queried
             return None
         return world.registry((question,)).get(question)
 
     def gather(snapshot: Snapshot, asks: Sequence[Ask]) -> Facts:
-        commit_pairs, of_images = questions_to_ask(snapshot, asks, job.terms)
+        """Look up the facts that are needed to decide these asks on a snapshot."""
+        commit_pairs, image_questions = questions_to_ask(snapshot, asks, job.terms)
         ancestry = {pair: world.ancestry(*pair) for pair in commit_pairs}
 
         def earlier(path: str, most: int, marked: Collection[str]) -> Iterable[tuple[str, str]]:
-            texts = batch.repository.earlier(snapshot.branch, path, most, marked)
-            return ((commit, text) for commit, text in texts if text is not None)
+            """Read a file's history from Git as (commit, content), without deletions."""
+            versions = batch.repository.earlier(snapshot.branch, path, most, marked)
+            return ((commit, text) for commit, text in versions if text is not None)
 
         subs: list[Subscription] = []
         for ask in asks:
             subs += [ask.subscription, *ask.siblings]
         return Facts(
             ancestry=ancestry,
-            answers=answers_to(of_images, world),
+            answers=answers_to(image_questions, world),
             earlier=earlier,
             synced=world.synced,
             exists=exists,
@@ -320,7 +328,8 @@ def gatherer(batch: Batch, job: Job, world: World) -> Gather:
 def answers_to(questions: Sequence[Question], world: World) -> dict[Question, Answer]:
     """Ask the registries about images, and return the answers by question.
 
-    The questions in the result have no `facts` (the details that were asked for).
+    The questions in the result have no `facts` (the details that were asked for), so that a rule
+    finds an answer without knowing what else was asked.
     """
     answers = world.registry(questions) if questions else {}
     return {replace(question, facts=()): answer for question, answer in answers.items()}

@@ -136,7 +136,7 @@ def prepare_commits(
     without_commit: list[Decision] = []
     for move in moves:
         is_in_commit = move in moves_by_branch.get(move.decision.head, ())
-        if not is_in_commit and not move.kept:
+        if not is_in_commit and not move.kept:  # kept builds have their own rows
             without_commit.append(move.decision)
 
     for name, moves_of_branch in moves_by_branch.items():
@@ -159,7 +159,7 @@ def prepare_commits(
         if not files:
             without_commit += _decisions_of(edited.done)
             continue
-        commit_place = CommitPlace(under=parent, name=name, head=head, releases=of_head.releases)
+        commit_place = CommitPlace(parent=parent, name=name, head=head, releases=of_head.releases)
         commit = replace(
             _prepare(commit_place, files, edited.done, wording),
             cautions=tuple(edited.cautions),
@@ -168,8 +168,10 @@ def prepare_commits(
         )
         commits.append(commit)
 
+    # If one edit was refused, the Application's other updates are refused too. Some of these
+    # commits contain them, so all commits are prepared again.
     permitted = _without_refused_moves(moves, without_commit)
-    if permitted != list(moves):  # again, because some of these commits contain refused moves
+    if permitted != list(moves):
         return prepare_commits(snapshot, permitted, terms, wording, heads, head_fates)
     return Prepared(tuple(commits), tuple(without_commit), unwritten)
 
@@ -203,6 +205,8 @@ def _moves_by_branch(
         if move.updates or ends_hold or changes_base:
             branches.setdefault(branch, []).append(move)
 
+    # A branch is left out if its only moves write the waiting builds again, and nothing about
+    # these has changed.
     needed: dict[str, list[Move]] = {}
     for branch, moves_of_branch in branches.items():
         is_altered = branch in head_fates and head_fates[branch].altered
@@ -297,7 +301,8 @@ def _edit_files(
     because a commit cannot have two versions in the same place.
     """
     files_so_far: dict[str, File] = dict(files)  # with the edits of the moves before
-    writers: dict[tuple[str, str], tuple[Decision, Target]] = {}  # by file and key
+    # by the file and key that was edited: the decision whose version is there now
+    writers: dict[tuple[str, str], tuple[Decision, Target]] = {}
     edited = Edited(files={}, done=[], failed=[], same=[], cautions=[])
     for move in moves:
         decision = move.decision
@@ -305,9 +310,10 @@ def _edit_files(
             edited.done.append(move)
             continue
 
+        # 1. Write the version to the files.
         target = target_of(decision.subscription, decision.kind, carry=terms.carry)
         try:
-            changed_files, edits, already_written = _move_written(
+            changed_files, edits, already_written = _write_version(
                 move, target, files, files_so_far, edited, terms, config
             )
             _refuse_overwriting(edits, writers, {**files_so_far, **changed_files})
@@ -320,13 +326,15 @@ def _edit_files(
             edited.same.append(replace(move, decision=replace(decision, judged=verdict)))
             continue
 
+        # 2. Record the edits, and what people should know about them.
         decision = _as_edited(decision, target, files_so_far, changed_files, edits)
         if decision.kind == "kustomization" and edits:
             edited.cautions.extend(cut_loose(files_so_far, decision.subscription, target))
         files_so_far.update(changed_files)
         edited.files.update(changed_files)
         edited.done.append(replace(move, decision=decision))
-        if move.kept:  # a newer build may replace a waiting one
+        if move.kept:
+            # a new build may overwrite it, and its cautions were reported when it was listed
             continue
         for edit in edits:
             writers[edit.path, edit.key] = (decision, target)
@@ -338,7 +346,7 @@ def _edit_files(
     return edited
 
 
-def _move_written(
+def _write_version(
     move: Move,
     target: Target,
     files: Files,
@@ -350,9 +358,9 @@ def _move_written(
     """Write the version of one move (a decision) to its target.
 
     `files` are those of the commit's parent, and `files_so_far` has the commit's earlier edits too.
-    Return the files that this move changes, the edits in them, and the files that already have the
-    version because of an earlier move in this commit. Raises `TaskError` if the edit fails or is
-    not permitted.
+    None of them are changed. Return the files that this move changes, the edits in them, and the
+    files that already have the version because of an earlier move in this commit. Raises
+    `TaskError` if the edit fails or is not permitted.
     """
     decision = move.decision
     sub = decision.subscription
@@ -360,7 +368,8 @@ def _move_written(
     changed_files, edits = editor.write(files_so_far, target, decision.candidate)
     already_written: Files = {}
     changes_nothing = not edits and not changed_files
-    if edited.files and changes_nothing:  # perhaps an earlier move has written the same
+    if edited.files and changes_nothing:
+        # Perhaps an earlier move has written the same. What would this one change without it?
         already_written, _ = editor.write(files, target, decision.candidate)
 
     refuse_files(sub, {**already_written, **changed_files}, decision.head)
@@ -426,14 +435,17 @@ def _misspelled_key(files: Files, decision: Decision) -> tuple[str, str] | None:
     target = target_of(decision.subscription, "helmvalues")
     for missing_key, existing_keys in helm_values.beside(files, target):
         for existing_key in existing_keys:
+            # Compare the first words that differ: for `image.tag` and `imge.tag`, `image` and
+            # `imge`.
             pairs = zip(missing_key.split("."), existing_key.split("."), strict=False)
             different_words = [(word, other) for word, other in pairs if word != other]
             if not different_words:
                 continue
             word, other = different_words[0]
             is_short = min(len(word), len(other)) <= SHORT
-            most_differences = 1 if is_short else 2
-            if differ(word, other, most_differences + 1) <= most_differences:
+            most_differences = 1 if is_short else 2  # characters
+            enough_to_reject = most_differences + 1  # `differ` stops counting there
+            if differ(word, other, enough_to_reject) < enough_to_reject:
                 return missing_key, existing_key
     return None
 
@@ -460,21 +472,22 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
     Each setting comes from the command line (`from_options`), from the repository's config, or else
     it is the default.
     """
-    wishes = agreed([sub.wishes for sub in subs], from_options.common)  # from the config
+    from_config = agreed([sub.wishes for sub in subs], from_options.common)
     author = Person(
-        from_options.author.name or wishes.author_name or AUTHOR.name,
-        from_options.author.email or wishes.author_email or AUTHOR.email,
+        from_options.author.name or from_config.author_name or AUTHOR.name,
+        from_options.author.email or from_config.author_email or AUTHOR.email,
     )
     template = from_options.template
-    if template is None:
-        template = from_options.templates.get(wishes.template or "")
+    if template is None:  # the config has the path of a template, which was read before
+        template = from_options.templates.get(from_config.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key
-    given_keys = {key.lower() for key, _ in from_options.trailers}
-    from_config = wishes.trailers or ()
     trailers = list(from_options.trailers)
-    trailers += [(key, value) for key, value in from_config if key.lower() not in given_keys]
-    signs_off = wishes.sign_off if from_options.sign_off is None else from_options.sign_off
+    given_keys = {key.lower() for key, _value in trailers}
+    for key, value in from_config.trailers or ():
+        if key.lower() not in given_keys:
+            trailers.append((key, value))
+    signs_off = from_config.sign_off if from_options.sign_off is None else from_options.sign_off
     if signs_off:
         trailers.append(("Signed-off-by", f"{author.name} <{author.email}>"))
     return replace(
@@ -482,7 +495,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
         author=author,
         template=template,
         trailers=tuple(trailers),
-        push_options=from_options.push_options or wishes.push_options or (),
+        push_options=from_options.push_options or from_config.push_options or (),
     )
 
 
@@ -490,7 +503,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
 class CommitPlace:
     """A commit's branch and parent."""
 
-    under: Snapshot  # the parent
+    parent: Snapshot
     name: str  # of the branch
     head: HeadBranch | None  # None for the base
     releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
@@ -502,8 +515,8 @@ class CommitPlace:
 
     @property
     def head_commit(self) -> str | None:
-        """The head branch's tip, or None for the base."""
-        if self.name == self.under.branch:
+        """The head branch's tip ("" if the branch does not exist), or None for the base."""
+        if self.name == self.parent.branch:
             return None
         return self.head.tip if self.head else ""
 
@@ -513,9 +526,9 @@ class CommitWords:
     """A commit message and its parts."""
 
     message: Message
-    command: str
-    asked: str
-    changed: tuple[AppChanges, ...]
+    command: str  # of the subject
+    asked: str  # a person's request in a few words, or ""
+    changed: tuple[AppChanges, ...]  # the Applications with an image that changes
     rollbacks: tuple[AppChanges, ...]
 
 
@@ -534,10 +547,10 @@ def _prepare(
     wording = agreed_wording(wording, subs)
     words = _words_of_commit(commit_place, files, moves, wording)
     changeset = Changeset(
-        repo=commit_place.under.repo,
-        base=commit_place.under.branch,
+        repo=commit_place.parent.repo,
+        base=commit_place.parent.branch,
         head=commit_place.name,
-        tip=commit_place.under.tip,
+        tip=commit_place.parent.tip,
         files=files,
         message=words.message.text,
         author=wording.author,
@@ -578,12 +591,14 @@ def _words_of_commit(
     A person's request becomes the subject, even if it was already waiting on the head branch:
     reviewers should see it first.
     """
-    # on a head branch, the hold itself is on the memory branch, and these builds are still waiting
-    is_hold_on_head = wording.command == "hold" and commit_place.name != commit_place.under.branch
+    # After a `hold`, a head branch only gets the builds that still wait there, like after a `run`.
+    # The hold itself is on the memory branch.
+    is_head_branch = commit_place.name != commit_place.parent.branch
+    is_hold_on_head = wording.command == "hold" and is_head_branch
     run_command = "run" if is_hold_on_head else wording.command
 
     rollbacks = tuple(_named_apps([move for move in moves if move.rolled_back]))
-    holds = new_holds(commit_place.under.files, files, moves)
+    holds = new_holds(commit_place.parent.files, files, moves)
     released_apps = dict.fromkeys(release.app for release in commit_place.releases)
     command = _command_of_subject(run_command, moves, rollbacks, holds, released_apps)
     apps = _with_released(_named_apps(moves), released_apps)
@@ -595,9 +610,15 @@ def _words_of_commit(
         message = commit_message(wording.template, changed, wording.trailers, sentences)
         return CommitWords(message, command, "", changed, rollbacks)
 
-    line, request = _subject_by_hand(
-        command, run_command, apps, holds, rollbacks, released_apps, moves
-    )
+    why = _common_reason(moves)
+    if command in _BRING_BUILDS:  # nobody asked for it: the run only holds a build back
+        build = moves[0].decision.candidate.version if moves else ""
+        line = subject(command, apps, build, why)
+        request = ""
+    else:
+        line, request = _subject_by_hand(
+            command, run_command, apps, holds, rollbacks, released_apps, why
+        )
     reasons = [*holds, *map(release_reason, commit_place.releases)]
     sentences = tuple(_sentences(moves, reasons))
     message = hold_message(line, wording.template, apps, sentences, wording.trailers)
@@ -611,22 +632,17 @@ def _subject_by_hand(
     holds: Sequence[tuple[tuple[str, str], str, str]],
     rollbacks: Sequence[AppChanges],
     released_apps: Collection[tuple[str, str]],
-    moves: Sequence[Move],
+    why: str,
 ) -> tuple[str, str]:
-    """Return the subject of a commit that a person asked for or that only changes state files, and
-    the person's request in a few words ("" if there is none).
+    """Return the subject of a commit that a person asked for, and the person's request in a few
+    words.
 
     `command` is the command for the subject, and `run_command` is this run's own command. The
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
     in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
     all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
-    held, reason).
+    held, reason). `why` is the reason of the holds.
     """
-    why = _common_reason(moves)
-    if command in _BRING_BUILDS:  # nobody asked for it
-        build = moves[0].decision.candidate.version if moves else ""
-        return subject(command, all_apps, build, why), ""
-
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)
     if run_command in _BRING_BUILDS:
@@ -634,6 +650,7 @@ def _subject_by_hand(
     apps = [app for app in all_apps if _key(app) in requested_apps] or all_apps
     without_changes = [replace(app, changes=()) for app in apps]
     any_change = any(app.changes for app in apps)
+    # in a title, the changes follow the request, and replace the reason
     request = subject(command, without_changes, why="" if any_change else why)
     return subject(command, apps, why=why), request
 
@@ -652,7 +669,7 @@ def _command_of_subject(
     (`released_apps`) may be requests from earlier runs.
     """
     if moves and all(move.remember and move.remember.notes for move in moves):
-        return "failed"  # a version that failed, but was already replaced
+        return "failed"  # the commit only remembers versions whose rollout failed
     if rollbacks:
         return "rollback"
     if run_command not in _BRING_BUILDS:

@@ -176,7 +176,7 @@ def request_head(sub: Subscription, base: str) -> str:
 
     flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")
     shortened = flat_name[:LONGEST_PART].strip("-")
-    readable_part = shortened or group
+    readable_part = shortened or group  # if no character is left
     prefix = sub.wishes.branch_prefix or PREFIX
     return f"{prefix}/{readable_part}-{short_hash(repo, base, group, full_name)}"
 
@@ -340,7 +340,7 @@ def touched_heads(
             heads[move.decision.head] = None
 
     keys_by_hand: set[BuildKey] = set()
-    if intent is not None and intent.verb != "release":
+    if intent is not None and intent.verb != "release":  # a release only affects its own branch
         keys_by_hand = {key_of_entry(ask.subscription) for ask, _ in decided}
     for stored_list in lists_in(base.memory_files):
         for build in stored_list.builds:
@@ -411,9 +411,9 @@ def read_heads(
     head branches by name, and the moves. A move becomes an error if no request can be opened for
     it, or if the list of its head branch cannot be read.
     """
-    asks_with_moves = list(zip(batch.asks, moves, strict=True))
-    requests, moves = requests_of(asks_with_moves, base, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))
+    decided_at_first = list(zip(batch.asks, moves, strict=True))
+    requests, moves = requests_of(decided_at_first, base, job, world)
+    decided = list(zip(batch.asks, moves, strict=True))  # with the errors of the Git host
     heads: dict[str, HeadBranch] = {}
     errors_of_lists: dict[str, TaskError] = {}  # by head branch
     for name in touched_heads(decided, base, job.intent):
@@ -517,6 +517,7 @@ def _may_be_named(name: str, template: str) -> bool:
         if part_start < 0:
             return False
         position = part_start + len(part)
+    # the suffix must not overlap with the parts that were found before it
     return name.endswith(suffix) and position + len(suffix) <= len(name)
 
 
@@ -582,10 +583,10 @@ def _renamed_heads(
         names_of_builds = {new_names.get(build.key, "") for build in stored_list.builds}
         if len(names_of_builds) != 1:  # there are no builds, or they are split up
             continue
-        new_name = names_of_builds.pop()
+        new_name = names_of_builds.pop()  # "" if this run does not know the images
         # an earlier round of this loop may already have added builds to it
         heir = renamed.get(new_name) or heads.get(new_name)
-        if heir is None:
+        if heir is None:  # this run does not affect that branch
             continue
         old_head = _head_with_request(stored_list, batch, base, job, world)
         if not old_head.ours or not heir.ours:
@@ -631,6 +632,7 @@ def _outdated_heads(
     subs_of_run = {key_of_entry(sub): sub for sub in asked_subscriptions(batch)}
 
     def known_subscription(build: ListedBuild) -> Subscription | None:
+        """Return a build's subscription, if its Application has been read."""
         already_read = batch.look(build.application, ask=False)
         looked_up = {key_of_entry(sub): sub for sub in already_read}
         return subs_of_run.get(build.key) or looked_up.get(build.key)
@@ -651,7 +653,7 @@ def _outdated_heads(
         with suppress(TaskError):  # without a token for the Git host, leave this to another run
             if may_have_request:
                 outdated[name] = _head_with_request(stored_list, batch, base, job, world)
-            else:
+            else:  # a branch that `git-branch` names: the Git host need not be known
                 outdated[name] = _read_head(stored_list, batch, base, None)
     return outdated
 
@@ -704,11 +706,12 @@ def _is_merged(
     if branch and branch.parent == base.tip:  # it is still ahead of the base
         return False
 
+    # If the last run already saw the request closed or merged, the builds were listed later.
     was_open = stored_list.request is None or stored_list.request.state == "open"
     if newest and newest.state == "merged" and was_open:
         # Commits pushed after the merge are not part of it. "" means that the commit is unknown.
         return branch is None or newest.head_commit in ("", branch.tip)
-    if newest is not None or branch is None:
+    if newest is not None or branch is None:  # the request decides, or there is no commit to find
         return False
     # Without a request, somebody may have merged the branch with git.
     return branch.tip == base.tip or repository.merged(base.branch, branch.tip)
@@ -797,21 +800,21 @@ def _on_head(on_view: Move, on_base: Move, base: Snapshot, view: Snapshot) -> Mo
     return replace(on_view, decision=decision)
 
 
-def decided_after(
-    base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
+def decided_after_merge(
+    merged_base: Snapshot, decided: Sequence[Decided], terms: Terms, facts: Facts, gather: Gather
 ) -> dict[Identity, Move]:
-    """Decide these asks (images with new builds) for a head branch again. `base` is the base branch
-    as it will be after the merge, without the holds that the merge ends.
+    """Decide these asks (images with new builds) for a head branch again. `merged_base` is the base
+    branch as it will be after the merge, without the holds that the merge ends.
 
     `decided` has each ask for the branch, with its earlier decision. Return the new decisions by
     ask. Asks whose decision was already an error are left out.
     """
-    facts_after = _with_facts_of(base, decided, facts, gather)
+    facts_after_merge = _with_facts_of(merged_base, decided, facts, gather)
     moves = {}
     for ask, earlier_move in decided:
         if earlier_move.decision.verdict == "error":
             continue
-        move = decide_one(base, ask, terms, facts_after)
+        move = decide_one(merged_base, ask, terms, facts_after_merge)
         decision = replace(move.decision, head=earlier_move.decision.head)
         moves[ask.key] = replace(move, decision=decision)
     return moves
@@ -843,6 +846,7 @@ def without_finished_rollbacks(
     Return the memory branch's files without the ended holds, and a warning for each rollback whose
     request was closed.
     """
+    # the rollbacks that waited when the run began: each one's head branch and listed build
     waiting_rollbacks: dict[BuildKey, tuple[HeadBranch, ListedBuild]] = {}
     for head_branch in heads:
         for listed in head_branch.stored_list.builds:
@@ -864,11 +868,12 @@ def without_finished_rollbacks(
             hold = memory.hold or state.hold
             if not hold or not rollback:
                 continue
+            # the head branch of this rollback; a later rollback of the image may be waiting instead
             proposing_head = head if _proposes(build, rollback) else None
             if proposing_head and _is_declined(proposing_head, sub):
                 problems[_warn_of_declined(proposing_head, sub, hold)] = None
             elif not _is_on_base(base, sub, file, rollback, proposing_head):
-                continue
+                continue  # it is still waiting, so its hold stays
             finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 
@@ -938,7 +943,7 @@ def unless_declined(move: Move, declined: Iterable[DeclinedBuild], world: World)
     sub = move.subscription
     key = (sub.application.key, sub.entry.alias, sub.entry.image.identity)
     for build in declined:
-        if not move.updates:  # not an update, or already refused
+        if not move.updates:  # there is nothing to refuse, or an earlier round has refused it
             return move
         if build.key == key:
             move = _unless_older(move, build, world)
@@ -968,7 +973,7 @@ def _unless_older(move: Move, declined: DeclinedBuild, world: World) -> Move:
         if pair:
             ancestry[pair] = world.ancestry(*pair)
     reason = why_older(new_build, declined_build, policy, ancestry)
-    if not reason:  # it is newer
+    if not reason:  # it is newer, or the order is unknown
         return move
     because = f"{declined.url}: a person closed the request for {declined_build.version}: {reason}"
     return move.without_effect(Verdict("refuse", "superseded", because))
@@ -992,6 +997,7 @@ def _also_governed(
     name = head.name
 
     def changed(sub: Subscription) -> Collection[str]:
+        """Return the paths of the files that an update changes there."""
         return changed_files(view, sub, terms)
 
     (by_head,) = governed([asked_sub], config_in(head.files), terms.now, changed)
@@ -999,10 +1005,11 @@ def _also_governed(
         message = f"the config on {name} requires a pull request"
         hint = f"use {name} before the colon in git-branch, as the pull request's base"
         raise TargetError(message, hint=hint, subject=PATH)
-    # if the base requires more proofs for a file that only this branch has, the edit is refused
     governed_by_base = governed([asked_sub], config_in(base.files), terms.now, changed)
     (by_base,) = also_limited(governed_by_base, config_in(base.default), changed)
 
+    # `asked_sub` already has the base's demands. If the base demands more for a file that only
+    # this branch has, the edit is refused later (`refuse_stricter`).
     with of_config():
         demands = (*asked_sub.demands, *with_all_keys(by_head, head.files).demands)
     strictest = _with_strictest_settings(asked_sub, by_base, by_head)

@@ -52,7 +52,8 @@ class Lists:
             if because is not None:
                 closing[name] = because
                 waiting_list = replace(waiting_list, closing=because)
-            # Remember an existing branch as ours: a person may keep it after the merge.
+            # Forget our commit if there is no branch. An existing branch stays recorded as ours,
+            # because a person may keep it after the merge.
             has_no_branch = head.branch is None and commit is None
             if has_no_branch and not waiting_list.proposes_anything:
                 waiting_list = replace(waiting_list, commit=None, replaces=None)
@@ -75,8 +76,8 @@ class Lists:
         """Return the memory branch's files with the changed lists that are not pushed together with
         a commit on a head branch.
         """
-        # head branches whose list is pushed with a commit on them, or on the branch that gets
-        # their builds
+        # their lists are pushed with a commit: on the branch itself, or on the one that gets its
+        # builds
         heads_pushed_later = set(self.with_commit)
         for name in self.with_commit:
             heads_pushed_later.update(old_list.head for old_list in self.moved_to(name))

@@ -27,9 +27,10 @@ from task.landing.contention import Contention
 from task.landing.ports import LiveApplications, World
 from task.model import Decision, Memory, Reading, State, Subscription, Target
 
-SHORTEST_LOOK = 1.0
-LONGEST_LOOK = 30.0  # seconds to watch an image that others may overwrite
-LOOK = 0.25  # seconds between two reads
+# seconds to watch an image that others may overwrite
+SHORTEST_WATCH = 1.0
+LONGEST_WATCH = 30.0
+READ_INTERVAL = 0.25  # between two reads of that image
 
 
 def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
@@ -48,7 +49,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
         watched += newly_watched
 
     while watched:
-        world.sleep(LOOK)
+        world.sleep(READ_INTERVAL)
         still_watched: list[_WatchedImage] = []
         for watched_image in watched:
             live_image = _image_now(watched_image, world)
@@ -60,6 +61,7 @@ def patch(asks: Sequence[Ask], job: Job, world: World) -> Outcome:
                 if world.now() < watched_image.until:
                     still_watched.append(watched_image)
                 continue
+            # someone else has overwritten it
             next_patch = partial(_patch_again, watched_image, job, world)
             outcome, newly_watched = _without_errors(watched_image.ask, job, next_patch)
             outcomes[watched_image.number] = outcome
@@ -261,10 +263,10 @@ def _attempt_patch(
     is_final = api.patch(app.namespace, app.name, resource_version, operations)
     if is_final:
         return decision, 0.0
-    # A client that read the Application before this patch may write its old copy back. Writing it
-    # back takes about as long as this attempt did.
+    # A client that read the Application before this patch may write its old copy back. Its write
+    # takes about as long as this patch did, so three times as long should be enough.
     ended = world.now()
-    seconds = min(max(SHORTEST_LOOK, 3 * (ended - began)), LONGEST_LOOK)
+    seconds = min(max(SHORTEST_WATCH, 3 * (ended - began)), LONGEST_WATCH)
     return decision, ended + seconds
 
 
@@ -299,7 +301,7 @@ def _decided_live(
     )
     move = replace(choose(situation, ask), remember=None)
 
-    checks = replace(last_checks(job, world), labels=False)
+    checks = replace(last_checks(job, world), labels=False)  # no commit message needs the labels
     with contention.clock_paused():  # while proofs are verified
         (verified_move,) = verified([move], checks)
     return verified_move.decision

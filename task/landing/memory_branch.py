@@ -37,21 +37,22 @@ class MemoryBranchWriter:
         batch: Batch,
         job: Job,
     ) -> None:
-        self.wanted: Files = base.memory_files
+        self.wanted: Files = base.memory_files  # the files that the branch will have
         self.commits: list[Commit] = []  # commits made or predicted
         self._base = base
         self._author = author
         self._batch = batch
         self._job = job
-        # inherited files are still on a branch with an old name: (name, tip)
+        # The files may still be on a branch with an old name, because the base or the prefix was
+        # renamed. This is that branch: (name, tip). The branch with the new name has no files yet.
         self._inherited = base.inherited
-        self._current: Files = {} if base.inherited else base.memory_files
+        self._files_on_branch: Files = {} if base.inherited else base.memory_files
         self._tip = base.memory_tip
 
     @property
     def commit(self) -> Commit | None:
-        """The run's commits as a single one, with the files and Applications of all, because a
-        memory branch only has one commit.
+        """The run's commits as a single one, with the files and Applications of all. Each push
+        replaces the branch's only commit, so the last commit stands for all of them.
         """
         if not self.commits:
             return None
@@ -82,11 +83,11 @@ class MemoryBranchWriter:
 
         Raises `Outpaced` if someone else has pushed to the branch.
         """
-        # the branch with the old name is deleted, and a new one is not needed
+        # With nothing left to remember, `_record` only deletes the branch with the old name.
         only_deletes = self._inherited is not None and not self.wanted
-        if self.wanted == self._current and not only_deletes:
+        if self.wanted == self._files_on_branch and not only_deletes:
             return
-        landed_commit = LandedCommit("", "")
+        landed_commit = LandedCommit("", "")  # if nothing is pushed
         if not self._job.dry and not only_deletes:
             landed_commit = self._batch.repository.remember(self._change(self.wanted))
         self._record(self.wanted, landed_commit.commit, landed_commit.tree)
@@ -108,13 +109,14 @@ class MemoryBranchWriter:
         """
         for old_list in moved:
             self.put(old_list)
-        if not change.on_top:  # the commit replaces the branch, so it is recorded as ours
+        is_foreign_branch = change.on_top  # someone else has pushed to the head branch
+        if not is_foreign_branch:  # the commit replaces the branch, so it is recorded as ours
             our_commit = HeadCommit(predicted.tree, change.tip)
             waiting_list = replace(waiting_list, commit=our_commit, replaces=None, arrived=True)
 
         if not predicted.pushed:  # the branch already has this commit
             if head.as_listed:
-                # the request's state alone is no reason to write the list
+                # Keep the stored state of the request. A new state alone is no reason to push.
                 waiting_list = replace(waiting_list, request=head.stored_list.request)
             self.put(waiting_list)
             return predicted
@@ -123,7 +125,7 @@ class MemoryBranchWriter:
         if landed_commit:
             return landed_commit
         # the list first, so that the next run knows our commit even if this run is killed
-        self.put(waiting_list if change.on_top else _list_before_push(waiting_list, head))
+        self.put(waiting_list if is_foreign_branch else _list_before_push(waiting_list, head))
         self.write()
         return self._batch.repository.land(change)
 
@@ -136,19 +138,20 @@ class MemoryBranchWriter:
         Raises `Outpaced` if one of the branches has moved.
         """
         repository = self._batch.repository
-        files = with_list(self.wanted, waiting_list)
-        if not repository.atomic or change.push_options:
+        if not repository.atomic or change.push_options:  # such options would be for both branches
             return None
-        # If a person has deleted our branch, it may be created again exactly as listed. So only a
-        # commit on someone else's branch may leave the memory branch as it is.
-        if change.on_top and files == self._current:
+        new_files = with_list(self.wanted, waiting_list)
+        is_foreign_branch = change.on_top
+        if is_foreign_branch and new_files == self._files_on_branch:
             return None
+        # Our own branch is always pushed together with its list, even with the same list: a person
+        # may have deleted the branch, and this run creates it again.
         try:
-            landed_commit = repository.land(change, self._change(files))
+            landed_commit = repository.land(change, self._change(new_files))
         except NotAtomicError:
             return None
-        self.wanted = files
-        self._record(files, landed_commit.memory_commit, "")
+        self.wanted = new_files
+        self._record(new_files, landed_commit.memory_commit, "")
         return landed_commit
 
     def _change(self, files: Files) -> Changeset:
@@ -172,7 +175,7 @@ class MemoryBranchWriter:
             repo=base.repo,
             base=base.branch,
             head=memory_branch(base.repo, base.branch, base.prefix),
-            tip="",
+            tip="",  # no parent: the branch has a single commit
             files=kept_files,
             message=(
                 f"Remember holds and waiting builds for {base.branch}\n\n"
@@ -190,8 +193,7 @@ class MemoryBranchWriter:
         """
         if self._job.dry:
             return
-        without_files = self._change({})
-        change = replace(without_files, head=name, head_commit=tip)
+        change = replace(self._change({}), head=name, head_commit=tip)  # no files: delete it
         try:
             self._batch.repository.remember(change)
         except (Outpaced, TaskError):
@@ -204,17 +206,18 @@ class MemoryBranchWriter:
 
         If the memory came from a branch with an old name, that branch is deleted now.
         """
-        before = self._current
+        before = self._files_on_branch
         if self._inherited:
-            if not files:  # only the branch with the old name changes
+            if not files:  # no new branch is created, so the change is the deletion of the old one
                 before = self._base.memory_files
             old_name, old_tip = self._inherited
             self._drop_inherited(old_name, old_tip)
         self._inherited = None
-        self._current = files
+        self._files_on_branch = files
         self._tip = commit
 
-        changed_paths = [path for path in (*before, *files) if files.get(path) != before.get(path)]
+        all_paths = dict.fromkeys((*before, *files))
+        changed_paths = [path for path in all_paths if files.get(path) != before.get(path)]
         apps = _applications_of_lists(before, files, changed_paths)
         for ask in self._batch.asks:
             if state_path(ask.subscription) in changed_paths:
@@ -227,7 +230,7 @@ class MemoryBranchWriter:
                 head=memory_branch(base.repo, base.branch, base.prefix),
                 commit=commit or None,
                 tree=tree,
-                files=tuple(sorted(set(changed_paths))),
+                files=tuple(sorted(changed_paths)),
                 applications=tuple(sorted(apps)),
                 diff=_memory_diff(before, files, changed_paths) if self._job.dry else None,
                 through="git",
@@ -237,10 +240,10 @@ class MemoryBranchWriter:
 
 
 def _list_before_push(waiting_list: WaitingList, head: HeadBranch) -> WaitingList:
-    """Return a head branch's list in the form in which it is pushed before the branch itself: it
-    also records the branch's current commit (`replaces`).
+    """Return a head branch's list in the form in which it is pushed before the branch itself.
 
-    Until the new commit is known to have arrived, a branch at the current one is also ours.
+    It records both commits: the new one, and the branch's current one (`replaces`). Until the new
+    commit is known to have arrived, a branch at either of them is ours.
     """
     current_commit = None
     if head.branch and head.ours:
@@ -269,5 +272,5 @@ def _entries_of_list(files: Files, path: str) -> set[ListedBuild | ListedRelease
 
 def _memory_diff(before: Files, after: Files, paths: list[str]) -> str:
     """Return the difference between two versions of the memory branch, for these paths."""
-    changed = {path: after.get(path, GONE) for path in dict.fromkeys(paths)}
+    changed = {path: after.get(path, GONE) for path in paths}
     return unified_diff(before, changed)

@@ -66,11 +66,13 @@ def _marker(
     places_by_entry: dict[Identity, set[tuple[str, str]]] = {}
 
     def places(sub: Subscription) -> set[tuple[str, str]]:
+        """Return the file and key pairs that an update of this entry writes, computed only once."""
         if sub.identity not in places_by_entry:
             places_by_entry[sub.identity] = edited_places(snapshot, sub, terms)
         return places_by_entry[sub.identity]
 
     def marked(decision: Decision) -> Decision:
+        """Return the decision, with `overridden_by` set if an update overrides it."""
         if decision.verdict not in ("refuse", "defer") or not decision.kind:
             return decision
         for writer in writers.of_same_version(decision):

@@ -51,13 +51,15 @@ def already_proposed(
     request = head.request
     if newest is None or request is None or newest.state != "open":
         return None
-    if job.intent or not head.as_listed:
+    if job.intent:  # a person's command is always written
         return None
-    # the request's text names the commit that it describes
+    if not head.as_listed:  # the branch does not have the commit that an earlier run recorded
+        return None
+    # the request's text names the commit that it describes, maybe abbreviated
     described_commit = described(newest.body) or NOWHERE
     is_up_to_date = head.tip.startswith(described_commit)
-    has_same_versions = versions(head.waiting_list) == versions(waiting_list)
-    if not is_up_to_date or not has_same_versions:
+    proposes_the_same = _proposed_in(head.waiting_list) == _proposed_in(waiting_list)
+    if not is_up_to_date or not proposes_the_same:
         return None
     if request.forge.state(newest.number).conflicts:  # if so, write it again on the base's tip
         return None
@@ -68,15 +70,15 @@ def already_proposed(
     commit = replace(prepared.reported(head.tip), pull_request=newest.url, already_there=True)
     landed = grouped_by_application(decisions, prepared.changeset.repo, head.tip)
     proposal = _proposal(prepared, head.tip, waiting_list, job, world)
-    missing_settings = wishes(lacking(proposal, newest.body))
+    missing_settings = wishes(lacking(proposal, newest.body))  # labels, people, auto-merge
     if missing_settings:
         _before, our_part, _after = split(newest.body)
-        same_text = replace(proposal, title=newest.title, body=our_part)
-        newest = _with_note_logged(request.forge.propose(same_text, newest), world)
+        with_same_text = replace(proposal, title=newest.title, body=our_part)
+        newest = _with_note_logged(request.forge.propose(with_same_text, newest), world)
     return _add_request(Outcome(decisions, (commit,), landed), newest, head.tip, proposal.base)
 
 
-def versions(waiting_list: WaitingList) -> set[object]:
+def _proposed_in(waiting_list: WaitingList) -> set[object]:
     """Return the builds and releases that a list proposes, without details that may change while
     they wait. Two lists that propose the same have equal sets.
     """
@@ -150,8 +152,8 @@ def _with_note_logged(request: Proposed, world: World) -> Proposed:
 def _add_request(outcome: Outcome, proposed: Proposed, tip: str, base: str) -> Outcome:
     """Add the pull request to the outcome of a push. `tip` is the head branch's commit.
 
-    With --wait, the run follows the rollout after the merge. If the forge merged the request at
-    once, its merge commit has landed on the base.
+    The Applications get the request's number, so that a run with --wait can wait for the merge. If
+    the forge (the Git host) merged the request at once, its merge commit has landed on the base.
     """
     if proposed.state != "merged":
         with_number = [replace(landed, request=proposed.number) for landed in outcome.landed]
@@ -191,7 +193,7 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
 
     Rollbacks are left out: they go from a newer build to an older one, so there is no commit range.
     """
-    shown_builds = set()
+    shown_builds = set()  # (Application, alias, tag, digest)
     for app in apps:
         for change in app.changes:
             app_key = f"{app.namespace}/{app.name}"
@@ -202,7 +204,7 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
         is_shown = (build.application, build.alias, build.tag, build.digest) in shown_builds
         if not is_shown or build.rollback or old is None:
             continue
-        if old.version != build.base.version:  # the base had a different build
+        if old.version != build.base.version:  # the base had another build, with unknown commits
             continue
         ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges
@@ -218,11 +220,11 @@ def _proposal(
     """Return the pull request as it should be, for a head branch with this commit.
 
     Each setting comes from the command line (`options`), or else from the repository's config
-    (`wishes`).
+    (`from_config`).
     """
     changeset = prepared.changeset
     options = job.requests
-    wishes = prepared.wishes
+    from_config = prepared.wishes
     kind, compare = world.compare(changeset.repo, changeset.base, changeset.head)
     apps = merged_changes(prepared.apps, prepared.earlier_changes)
     heading, text = _heading_and_text(prepared, apps)
@@ -244,9 +246,9 @@ def _proposal(
         ),
     )
 
-    draft = wishes.draft if options.draft is None else options.draft
-    auto_merge = wishes.auto_merge if options.auto_merge is None else options.auto_merge
-    # forges must not deploy during a freeze, except for rollbacks
+    draft = from_config.draft if options.draft is None else options.draft
+    auto_merge = from_config.auto_merge if options.auto_merge is None else options.auto_merge
+    # A merge deploys, so the forge must not merge by itself during a freeze, except for rollbacks.
     may_merge = not prepared.frozen or bool(prepared.rollbacks)
     return Proposal(
         repo=changeset.repo,
@@ -255,11 +257,11 @@ def _proposal(
         title=heading,
         body=body(content, kind),
         labels=_labels(prepared, options),
-        reviewers=options.reviewers or wishes.reviewers or (),
-        assignees=options.assignees or wishes.assignees or (),
+        reviewers=options.reviewers or from_config.reviewers or (),
+        assignees=options.assignees or from_config.assignees or (),
         draft=bool(draft),
         auto_merge=bool(auto_merge) and may_merge,
-        prefix=wishes.branch_prefix or PREFIX,
+        prefix=from_config.branch_prefix or PREFIX,
     )
 
 

@@ -20,7 +20,7 @@ from task.landing.waiting_list import ListedRelease
 from task.model import File, Hold, Memory, Place, Snapshot, State
 from task.policy.builds import hold_text, released
 
-NOTHING = Hold("")
+NO_HOLD = Hold("")  # of a release that only discards a deferred build
 
 
 def places_of_releases(releases: Iterable[ListedRelease]) -> list[Place]:
@@ -37,25 +37,26 @@ def _base_state(base: Snapshot, release: ListedRelease) -> State:
     return own_states(base.files, _state_file_of(release)).get(release.file, State())
 
 
-def counts(base: Snapshot, release: ListedRelease) -> bool:
-    """Return whether a release still has an effect: the base branch has the hold that it ends, and
-    not a different one.
+def has_effect(base: Snapshot, release: ListedRelease) -> bool:
+    """Return whether a release still has an effect: the base branch still has what it ends.
 
-    A release ends a hold (an order that keeps a version) on the base branch when the head branch
-    with the release is merged. An unreadable state file counts as still having the hold.
+    When the head branch with the release is merged, a hold (an order that keeps a version) ends on
+    the base branch. A release may also be only about a deferred build, which a person discards: the
+    image has no hold of its own, but a freeze or the hold of the whole Application kept the build
+    back. An unreadable state file counts as still having the hold.
     """
     try:
         state = _base_state(base, release)
     except TargetError:
         return True
     if not release.image:  # the hold of the whole Application
-        return state.hold is not None and state.hold == release.hold
+        return state.hold == release.hold
     memory = state.images.get(release.image, Memory())
     if memory.hold:
         return memory.hold == release.hold
-    # Without a hold, the release is about a deferred build.
-    same_deferred = release.deferred != "" and release.deferred == _deferred_version(memory)
-    return same_deferred and release.hold == NOTHING
+    if release.hold != NO_HOLD:  # its hold has already ended
+        return False
+    return release.deferred != "" and release.deferred == _deferred_version(memory)
 
 
 def _deferred_version(memory: Memory) -> str:
@@ -73,7 +74,7 @@ def files_without(base: Snapshot, releases: Iterable[ListedRelease]) -> dict[str
     for release in releases:
         with suppress(TargetError):  # an unreadable state file stays as it is
             base_so_far = with_files(base, changed)  # without the holds of earlier releases
-            if not counts(base_so_far, release):
+            if not has_effect(base_so_far, release):
                 continue
             path = _state_file_of(release)
             old = base_so_far.files[path]
@@ -107,7 +108,7 @@ def with_files(base: Snapshot, changed: dict[str, File]) -> Snapshot:
     return replace(base, files={path: file for path, file in files.items() if file != GONE})
 
 
-def without(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
+def after_releases(base: Snapshot, releases: Sequence[ListedRelease]) -> Snapshot:
     """Return the base branch as it will be after the merge that these releases wait for: without
     the holds that they end.
     """
@@ -128,47 +129,48 @@ def releases_of(base: Snapshot, moves: Iterable[Move]) -> dict[str, list[ListedR
     """
     by_head: dict[str, list[ListedRelease]] = {}
     ended_keys: set[tuple[str, ...]] = set()  # holds of whole Applications that end on some branch
+    # A move without a build only ends the hold if no other move has, so it comes later.
     updates_first = sorted(moves, key=lambda move: not move.updates)
     for move in updates_first:
         head = move.decision.head
         if not move.released or head in ("", base.branch):
             continue
-        of_head = by_head.setdefault(head, [])
-        of_image, of_app = _releases_by(move, base)
-        if of_image:
-            of_head.append(of_image)
-        if of_app:
-            ends_here = move.updates or of_app.key not in ended_keys
-            if ends_here and of_app not in of_head:
-                of_head.append(of_app)
-                ended_keys.add(of_app.key)
+        releases_of_head = by_head.setdefault(head, [])
+        release_of_image, release_of_app = _releases_by(move, base)
+        if release_of_image:
+            releases_of_head.append(release_of_image)
+        if release_of_app:
+            ends_here = move.updates or release_of_app.key not in ended_keys
+            if ends_here and release_of_app not in releases_of_head:
+                releases_of_head.append(release_of_app)
+                ended_keys.add(release_of_app.key)
     return by_head
 
 
 def _releases_by(move: Move, base: Snapshot) -> tuple[ListedRelease | None, ListedRelease | None]:
-    """Return the holds on the base branch that one move (a person's `release`) ends: the image's,
-    and the whole Application's. Each may be None.
+    """Return two releases for one move (a person's `release`): the first ends the image's hold on
+    the base branch, and the second the whole Application's. Each is None if it is not needed.
 
-    If the move drops a deferred build of an image without a hold, that counts as the image's.
+    A move that discards a deferred build needs the first one even if the image has no hold.
     """
     sub = move.subscription
     file = file_of(base, sub, states_of(base, sub))
     state = own_states(base.files, state_path(sub)).get(file, State())
     memory = state.images.get(key_of(sub), Memory())
-    of_image = ListedRelease(
+    release_of_image = ListedRelease(
         application=sub.application.key,
         folder=sub.home,
         file=file,
         image=key_of(sub),
-        hold=memory.hold or NOTHING,
+        hold=memory.hold or NO_HOLD,
         deferred=_deferred_version(memory),
     )
-    of_app = None
+    release_of_app = None
     if state.hold and move.remember and move.remember.lifted:
-        of_app = replace(of_image, image="", hold=state.hold, deferred="")
-    drops_deferred = memory.deferred is not None and not move.updates
-    affects_image = memory.hold is not None or drops_deferred
-    return (of_image if affects_image else None), of_app
+        release_of_app = replace(release_of_image, image="", hold=state.hold, deferred="")
+    discards_build = memory.deferred is not None and not move.updates
+    affects_image = memory.hold is not None or discards_build
+    return (release_of_image if affects_image else None), release_of_app
 
 
 def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
@@ -188,10 +190,11 @@ def held_again(release: ListedRelease, moves: Iterable[Move]) -> bool:
     return False
 
 
-def with_end(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
-    """Return the move (decision) of a person's `release`. If one of the `releases` of its head
-    branch is for this image, its hold is on the base branch, and the reason adds that it only ends
-    with the merge.
+def with_end_of_hold(move: Move, releases: Iterable[ListedRelease], base: str) -> Move:
+    """Return the move (decision) of a person's `release`. If the image's hold is on the base
+    branch, the reason also says that it only ends when the head branch is merged.
+
+    `releases` are those of the move's head branch: each is for a hold on the base.
     """
     sub = move.subscription
     is_on_base = False
@@ -211,7 +214,7 @@ def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
     """Return (Application, what is released, reason) for commit messages. The Application is a pair
     of namespace and name.
     """
-    if release.hold == NOTHING:
+    if release.hold == NO_HOLD:
         reason = "released: the waiting build is discarded"
     else:
         reason = f"released: it was {hold_text(release.hold)}"
@@ -221,6 +224,6 @@ def release_reason(release: ListedRelease) -> tuple[tuple[str, str], str, str]:
 def hold_of(release: ListedRelease) -> str:
     """Return the ended hold as a string: `argocd/web (api): held by jane: INC-42`."""
     images = release.image or "all images"
-    is_held = release.hold != NOTHING
-    reason = hold_text(release.hold) if is_held else f"deferred {release.deferred}"
+    has_hold = release.hold != NO_HOLD
+    reason = hold_text(release.hold) if has_hold else f"deferred {release.deferred}"
     return f"{release.application} ({images}): {reason}"

@@ -78,6 +78,7 @@ def _without_deferred(
     """
     state = states_of(snapshot, sub).get(file, State())
     memory = remember.memory or state.images.get(key_of(sub), Memory())
+    # a hold from `states_of` may be on the memory branch, and stays there
     hold = memory.hold if remember.memory else None
     return replace(remember, memory=replace(memory, hold=hold, deferred=None))
 
@@ -241,7 +242,7 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
             for key in keys:
                 memory = images.get(key, Memory())
                 if memory.rollback and not memory.hold:
-                    # the rollback was held by the hold of the whole Application
+                    # the rollback's hold is on the whole Application
                     hold_on_app = None
                 images[key] = replace(memory, hold=None, rollback=None)
             states[file] = State(hold_on_app, images)

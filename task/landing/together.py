@@ -20,19 +20,19 @@ from task.landing.before_deciding import Gather, with_all_keys, with_more
 from task.landing.head_branches import (
     HeadBranch,
     asked_subscriptions,
-    decided_after,
+    decided_after_merge,
     decided_on_foreign_branch,
     declined_in,
     unless_declined,
 )
 from task.landing.ports import Batch, World
 from task.landing.releases import (
-    counts,
+    after_releases,
+    has_effect,
     held_again,
     places_of_releases,
     releases_of,
-    with_end,
-    without,
+    with_end_of_hold,
 )
 from task.landing.waiting_builds import (
     NO_FATES,
@@ -104,8 +104,8 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     Application, with the builds that this run offers for it. Return the decisions about the new
     builds, and what became of the waiting ones (their fates).
     """
-    # 1. Decide the new builds, as if nothing were waiting. A release is a hold on the base that
-    #    ends when a head branch is merged.
+    # 1. Decide the new builds, as if nothing were waiting. For those that go to a head branch, the
+    #    holds that its merge ends (its releases) do not count.
     releases: list[ListedRelease] = []
     for head in heads.values():
         releases += head.waiting_list.releases
@@ -133,13 +133,14 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
                 scene.base,
             )
         else:
-            verifies = index < MOST_PROVED
+            proves = index < MOST_PROVED
             new_moves, fates_on_head = _decided_on_our_branch(
-                head, asks_at_head, by_ask, batch, scene, proves=verifies
+                head, asks_at_head, by_ask, batch, scene, proves=proves
             )
             by_ask |= new_moves
             kept_moves += _kept_moves(name, fates_on_head)
-            # a run was killed after it pushed the list, but before it pushed the head branch
+            # The branch must be written even if no build has changed, if a run was killed after it
+            # pushed the list but before it pushed the branch, or if builds have moved here.
             never_arrived = not head.waiting_list.arrived and not head.as_listed
             gets_builds = name in heirs
             head_fates[name] = replace(fates_on_head, rewrite=never_arrived or gets_builds)
@@ -149,7 +150,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     if job.intent and job.intent.verb == "release":
         for key, move in by_ask.items():
             fates_on_head = head_fates.get(move.decision.head, NO_FATES)
-            by_ask[key] = with_end(move, fates_on_head.releases, base.branch)
+            by_ask[key] = with_end_of_hold(move, fates_on_head.releases, base.branch)
     return Together(scene.base, [*by_ask.values(), *kept_moves], head_fates)
 
 
@@ -173,7 +174,7 @@ def _decided_on_heads(
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():
         asks_at_head = _asks_at(name, batch.asks, by_ask)
-        released_base = without(base, head.waiting_list.releases)
+        released_base = after_releases(base, head.waiting_list.releases)
         if not head.ours:
             by_ask |= decided_on_foreign_branch(
                 head,
@@ -184,7 +185,7 @@ def _decided_on_heads(
                 gather,
             )
         elif head.waiting_list.releases:
-            by_ask |= decided_after(released_base, asks_at_head, job.terms, facts, gather)
+            by_ask |= decided_after_merge(released_base, asks_at_head, job.terms, facts, gather)
     return by_ask
 
 
@@ -204,14 +205,14 @@ def _with_releases(
     with_releases: dict[str, FatesOnHead] = {}
     for name, fates_on_head in head_fates.items():
         listed_before: tuple[ListedRelease, ...] = ()
-        if not heads[name].instead:
+        if not heads[name].instead:  # otherwise, they have moved to another branch
             listed_before = heads[name].waiting_list.releases
         moves_at_head = [move for move in moves if move.decision.head == name]
 
         releases = [
             release
             for release in listed_before
-            if counts(base, release) and not held_again(release, moves_at_head)
+            if has_effect(base, release) and not held_again(release, moves_at_head)
         ]
         releases += new_releases.get(name, ())
         releases_after = tuple(dict.fromkeys(releases))
@@ -261,6 +262,7 @@ def _proved_asks(
     declined = declined_in(base.memory_files, heads)
 
     def refused_if_declined(move: Move) -> Move:
+        """Return the move, or a refusal if a person has declined its build."""
         return unless_declined(move, declined, world) if move.decision.head in heads else move
 
     not_declined = [refused_if_declined(move) for move in moves]
@@ -286,7 +288,7 @@ def _scene(
     """
     subs_of_run = asked_subscriptions(batch)
     from_annotations = {key_of_entry(sub): sub for sub in subs_of_run}
-    # waiting builds whose subscription is not known yet
+    # waiting builds of Applications that are not part of this run
     builds_of_others: dict[BuildKey, ListedBuild] = {}
     for head in heads.values():
         if head.instead:  # the other head branch has its builds
@@ -294,17 +296,18 @@ def _scene(
         for build in head.waiting_list.builds:
             if build.key not in from_annotations:
                 builds_of_others[build.key] = build
+    scene = Scene(
+        base=base,
+        from_annotations=from_annotations,
+        from_list={},
+        facts=facts,
+        job=job,
+        world=world,
+        gather=gather,
+        checks=checks,
+    )
     if not builds_of_others:
-        return Scene(
-            base=base,
-            from_annotations=from_annotations,
-            from_list={},
-            facts=facts,
-            job=job,
-            world=world,
-            gather=gather,
-            checks=checks,
-        )
+        return scene
 
     looked_up = _subscriptions_of_others(builds_of_others, batch, base, world)
     created = {
@@ -315,20 +318,14 @@ def _scene(
     subs_without_config = [*looked_up.values(), *created.values()]
     base, subs_of_others = _with_config_applied(base, subs_without_config, batch, job)
     all_subs = [*subs_of_run, *subs_of_others]
-    facts = replace(facts, elsewhere=holds_of_others(base, all_subs, job.terms))
-
     by_key = {key_of_entry(sub): sub for sub in subs_of_others}  # with the config applied
-    from_annotations |= {key: by_key[key] for key in looked_up}
-    from_list = {key: by_key[key] for key in created}
-    return Scene(
-        base=base,
-        from_annotations=from_annotations,
-        from_list=from_list,
-        facts=facts,
-        job=job,
-        world=world,
-        gather=gather,
-        checks=checks,
+    looked_up_with_config = {key: by_key[key] for key in looked_up}
+    return replace(
+        scene,
+        base=base,  # with the files of the other Applications
+        from_annotations={**from_annotations, **looked_up_with_config},
+        from_list={key: by_key[key] for key in created},
+        facts=replace(facts, elsewhere=holds_of_others(base, all_subs, job.terms)),
     )
 
 
@@ -370,6 +367,7 @@ def _with_config_applied(
     base = with_more(base, places_of_subs, batch.repository)
 
     def changed(sub: Subscription) -> Collection[str]:
+        """Return the paths of the files that an update changes."""
         return changed_files(base, sub, job.terms)
 
     configured_subs = governed(subs, config, job.terms.now, changed)
@@ -401,7 +399,7 @@ def _decided_on_our_branch(
     """
     terms = scene.job.terms
     # the base as it will be after the merge: without the holds that the merge ends
-    scene = replace(scene, base=without(scene.base, head.waiting_list.releases))
+    scene = replace(scene, base=after_releases(scene.base, head.waiting_list.releases))
     waiting, undecided = waiting_in(
         head.waiting_list,
         scene.base,

@@ -272,7 +272,7 @@ def waiting_in(
     """
     waiting: list[WaitingBuild] = []
     undecided: list[Undecided] = []
-    # these terms are only for the run's new builds
+    # without the terms that are only for the run's new builds
     terms = replace(terms, build=Build(), promoted=None, require_live=False, allow_downgrade=False)
     for listed in waiting_list.builds:
         sub = from_annotations.get(listed.key) or from_list[listed.key]
@@ -309,8 +309,8 @@ def _why_order_unknown(listed: ListedBuild, situation: Situation, base: str) -> 
 
 
 def asks_of(waiting: Iterable[WaitingBuild]) -> list[Ask]:
-    """Return asks (images with new builds) that stand for these waiting builds: the same facts have
-    to be looked up for both. Rollbacks, and builds whose annotations were not read, need none.
+    """Return an ask for each of these waiting builds, as if the build were new. The asks say which
+    facts have to be looked up. Rollbacks, and builds whose annotations were not read, need none.
     """
     return [
         Ask(build.subscription, (build.image,), build=build.build)
@@ -431,8 +431,8 @@ def fate_alone(base: Snapshot, waiting: WaitingBuild, head: str) -> BuildFate:
         if why_refused:
             rule = NotPermittedError.rule
             return BuildFate(waiting.listed, "dropped", why_refused, rule=rule)
-    doubt = move is not None and move.decision.rule == UNANSWERED
-    return BuildFate(waiting.listed, fate, because, move, doubt=doubt)
+    is_unanswered = move is not None and move.decision.rule == UNANSWERED
+    return BuildFate(waiting.listed, fate, because, move, doubt=is_unanswered)
 
 
 def decide_with_waiting(
@@ -515,6 +515,7 @@ def taken_out(
         build_move, _, _ = _decide_alone(base, waiting)
         return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
     result = _decide_with_ask(base, waiting, ask, move, terms)
+    # it still waits, but has no move of its own: the command's move writes it elsewhere
     is_written_by_command = result.fate == "waits" and result.build_move is None
     if is_written_by_command:
         return BuildFate(waiting.listed, "dropped", move.decision.because)
@@ -623,38 +624,65 @@ def _decide_with_ask(
     if build_move is None or meeting == "written_by_ask":
         return _MeetingResult(move, build_move=None, fate=fate, because=because)
 
-    # 1. In these cases, the ask's move replaces the waiting build.
-    decision = move.decision
-    version = waiting.image.version
-    same_version = decision.candidate.version == version
-    if meeting == "given_up":  # a person wants another version
-        if same_version:
-            return _MeetingResult(move, build_move=None, fate=fate, because=because)
-        return _MeetingResult(move, build_move=None, fate="dropped", because=decision.because)
-    if meeting == "replaced_by_ask":
-        replaced_by = f"replaced by {decision.candidate.version}"
-        return _MeetingResult(move, build_move=None, fate="superseded", because=replaced_by)
+    each_alone = _MeetingResult(move, build_move=build_move, fate=fate, because=because)
+    if meeting in ("given_up", "replaced_by_ask"):
+        return _without_waiting_build(each_alone, meeting, waiting)
     if meeting == "without_hold":  # a waiting rollback is written again, but not its hold
         rollback_without_hold = _without_hold(move, build_move, waiting.listed)
-        return _MeetingResult(rollback_without_hold, build_move=None, fate=fate, because=because)
+        return replace(each_alone, ask_move=rollback_without_hold, build_move=None)
+    # In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+    ask_move = _ask_beside_waiting(each_alone, meeting, waiting, why_ask_is_older)
+    return replace(each_alone, ask_move=ask_move)
 
-    # 2. In all other cases, the waiting build stays, or a hold defers it. The ask may be refused.
+
+def _without_waiting_build(
+    each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild
+) -> _MeetingResult:
+    """Return the result of a meeting in which the ask's move removes the waiting build's own move.
+
+    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    """
+    decision = each_alone.ask_move.decision
+    only_ask = replace(each_alone, build_move=None)
+    if meeting == "replaced_by_ask":
+        because = f"replaced by {decision.candidate.version}"
+        return replace(only_ask, fate="superseded", because=because)
+    # A person gives the waiting build up, unless its version is the one that the person wants. Then
+    # the ask's move writes it.
+    if decision.candidate.version == waiting.image.version:
+        return only_ask
+    return replace(only_ask, fate="dropped", because=decision.because)
+
+
+def _ask_beside_waiting(
+    each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild, why_ask_is_older: str
+) -> Move:
+    """Return the move of an ask whose image has a waiting build that stays or is deferred: the
+    ask's own move, or a refusal because the waiting build is newer.
+
+    `each_alone` has the decisions about the ask and the waiting build before they are compared.
+    """
+    move = each_alone.ask_move
+    decision = move.decision
+    version = waiting.image.version
     already_waiting = f"{version} is already waiting on the head branch"
     if why_ask_is_older:
         already_waiting += f": {why_ask_is_older}"
-    other_build_deferred = fate == "deferred" and not same_version
-    if meeting == "beats_ask":  # the waiting build is newer
-        move = move.without_effect(Verdict("refuse", "superseded", already_waiting))
-    elif meeting == "ends_hold_only":  # the same, but the person's release ends the hold
+
+    if meeting == "beats_ask":
+        return move.without_effect(Verdict("refuse", "superseded", already_waiting))
+    if meeting == "ends_hold_only":  # the same, but the person's release ends the hold
         verdict = Verdict("refuse", "superseded", f"{decision.because}, but {already_waiting}")
         lifted = move.remember is not None and move.remember.lifted
-        released_hold = Remember(waiting.situation.memory, lifted=lifted)
-        move = replace(move, decision=replace(decision, judged=verdict), remember=released_hold)
-    elif meeting == "newer_deferred" and other_build_deferred:
+        # after a release, `waiting.situation` is already the one without the hold
+        without_hold = Remember(waiting.situation.memory, lifted=lifted)
+        return replace(move, decision=replace(decision, judged=verdict), remember=without_hold)
+    other_build_deferred = each_alone.fate == "deferred" and decision.candidate.version != version
+    if meeting == "newer_deferred" and other_build_deferred:
         # of two builds under a hold, only the newer one is remembered
-        newer = f"{because}; the newer {version} is remembered"
-        move = move.without_effect(Verdict("refuse", "superseded", newer))
-    return _MeetingResult(move, build_move=build_move, fate=fate, because=because)
+        newer = f"{each_alone.because}; the newer {version} is remembered"
+        return move.without_effect(Verdict("refuse", "superseded", newer))
+    return move
 
 
 def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple[str, str]:
@@ -666,7 +694,7 @@ def _outcome(ask: Ask, move: Move, waiting: WaitingBuild, terms: Terms) -> tuple
     """
     verb = _verb(ask)
     verdict = move.decision.verdict
-    if verb not in ("run", "release"):
+    if verb not in ("run", "release"):  # no builds are compared
         if verdict in ("error", "refuse"):
             return "nothing", ""
         if verb == "undo" and not move.updates:
@@ -702,6 +730,8 @@ def _situation_after(situation: Situation, ask: Ask, move: Move) -> Situation:
     if remember is None:
         return situation
     if _verb(ask) == "release" and move.updates:
+        # In `remember.memory`, the ask's build is already the newest one, so the waiting build
+        # would seem outdated. But `TOGETHER` decides between these two.
         memory = released(situation.memory)
     else:
         memory = remember.memory or situation.memory
@@ -747,7 +777,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         return _decide_rollback_alone(base, waiting)
 
     move = weigh(situation, _offer(waiting))
-    if waiting.base_unchanged and move.decision.rule in ("not-newer", "superseded"):
+    is_older = move.decision.rule in ("not-newer", "superseded")
+    if is_older and waiting.base_unchanged:  # as when it was listed, so a person allowed it
         move = _as_allowed(waiting, move)
     verdict = move.decision.judged
     because = verdict.because
@@ -756,11 +787,8 @@ def _decide_alone(base: Snapshot, waiting: WaitingBuild) -> tuple[Move | None, F
         return move, "deferred", why_deferred
     if verdict.verdict == "error":  # a server did not respond, so the build stays
         kept_verdict = Verdict("update", UNANSWERED, f"{because}; the build is kept")
-        return (
-            Move(situation.decision(waiting.image, kept_verdict), waiting.build),
-            "waits",
-            because,
-        )
+        kept_move = Move(situation.decision(waiting.image, kept_verdict), waiting.build)
+        return kept_move, "waits", because
     if verdict.verdict != "update":
         fate: Fate = "superseded" if verdict.rule == "superseded" else "dropped"
         return None, fate, because
@@ -804,6 +832,7 @@ def _with_memory_after(waiting: WaitingBuild, move: Move) -> Move:
 
     written = memory.written
     if written and written.version == image.version and not written.digest:
+        # only the tag is written, but the event that reported the build also had its digest
         with_digest = replace(written, image_digest=waiting.listed.image_digest)
         memory = replace(memory, written=with_digest)
 
@@ -897,6 +926,7 @@ def listed_of(move: Move, before: ListedBuild | None, base: Snapshot, now: str) 
     memory = Memory()
     if move.remember and move.remember.memory:
         memory = move.remember.memory
+    # the memory may also have an earlier rollback, which is not what this move writes
     rollback = memory.rollback if move.rolled_back else None
     return ListedBuild(
         application=sub.application.key,

@@ -264,6 +264,7 @@ def read_list(text: str) -> WaitingList:
 
 def write_list(waiting_list: WaitingList) -> str:
     """Return a list of waiting builds as YAML. `read_list` reads it."""
+    # `vars`: the fields have the same names in the file
     releases = [{**vars(release), "hold": vars(release.hold)} for release in waiting_list.releases]
     declined_builds = [
         {
@@ -410,7 +411,7 @@ def _plain_value(node: Node, depth: int) -> object:
     if node.kind == "scalar":
         if len(node.value) > LONGEST_WORD:
             raise Malformed(f"a value has more than {LONGEST_WORD} characters")
-        return "" if node.null else node.value
+        return "" if node.null else node.value  # `key: null` and `key: ~` are empty, like `key:`
 
     if node.kind == "sequence":
         # one item more than allowed, so that `each` still reports a list that is too long
@@ -508,7 +509,7 @@ def _whole_list(data: object) -> WaitingList:
         request=_request(request) if request.data else None,
         commit=_head_commit(fields.part("commit")),
         replaces=_head_commit(fields.part("replaces")),
-        arrived=not fields.word("arrived", "unknown"),
+        arrived=not fields.word("arrived", "unknown"),  # "" or "unknown"
         closing=fields.word("closing"),
     )
     fields.end()
@@ -618,7 +619,7 @@ def _listed_build(data: object) -> ListedBuild:
         rollback=_meant_rollback(rollback) if rollback.data else None,
         skipped=fields.each("skipped", _string_item),
     )
-    for part in (fields, target, source, keys, identity):
+    for part in (fields, target, source, keys, identity):  # the others were read to their end
         part.end()  # raises an error for fields that were not read
     _refuse_invalid_version(listed)
     return listed
@@ -693,10 +694,12 @@ def _string_item(value: object) -> str:
 
 
 def _inside_repository(path: str) -> str:
-    """Return the path if it is inside the repository. Raises `Malformed` otherwise."""
-    normalized = posixpath.normpath(path) if path else ""
-    is_outside = normalized.startswith(("/", ".."))
-    if is_outside or "\0" in normalized or normalized != path.rstrip("/"):
+    """Return the path if it is inside the repository and in its shortest form (without `.`, `..`,
+    and double slashes). Raises `Malformed` otherwise.
+    """
+    shortest = posixpath.normpath(path) if path else ""
+    is_outside = shortest.startswith(("/", ".."))
+    if is_outside or "\0" in shortest or shortest != path.rstrip("/"):
         raise Malformed(f"{path[:100]!r} is not a path inside the repository")
     return path
 

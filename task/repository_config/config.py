@@ -1,8 +1,8 @@
 """The content of `.image-update/config`, and how it applies to a subscription.
 
-Pure values from `reading.py`.
+Pure code: `reading.py` reads the file.
 
-Freezes are periods without deployments. Freezes use the notation of Argo CD's sync windows.
+Freezes are periods without deployments, in the notation of Argo CD's sync windows.
 """
 
 from __future__ import annotations
@@ -87,20 +87,22 @@ def window(schedule: str, seconds: int, zone: ZoneInfo, now: str) -> tuple[str, 
     duration is elapsed time, regardless of clock changes.
     """
     current_time = epoch_seconds(now)
-    one_duration_earlier = current_time - seconds
-    # Search forward, starting one duration earlier: a backward search that starts in the second
-    # occurrence of a repeated hour would miss the first.
+    one_duration_earlier = current_time - seconds  # a window that started then ends now
+    # Search forward for the first window that has not ended: a backward search that starts in the
+    # second occurrence of a repeated hour would miss the first.
     first_start: float | None = None
     for start in _start_times(schedule, zone, one_duration_earlier):
-        if start > one_duration_earlier:
+        if start > one_duration_earlier:  # in a repeated hour, the search may begin before it
             first_start = start
             break
     if first_start is None or first_start > current_time:
         return None
 
-    # If windows overlap, the last one ends last.
+    # If windows overlap, take the last one, because it ends last. Search backward for it: there may
+    # be many between the first and now.
     last_start = first_start
-    for start in _start_times(schedule, zone, current_time + 1, reverse=True):
+    just_after_now = current_time + 1  # a window may start right now
+    for start in _start_times(schedule, zone, just_after_now, reverse=True):
         if start <= current_time:
             last_start = max(first_start, start)
             break
@@ -127,7 +129,8 @@ def _start_times(
     """Return an iterator over the times (in Unix seconds) that match a schedule: the times after
     `at`, or, if `reverse`, the times before it, latest first.
 
-    It ends if no further time matches within fifty years.
+    It ends if no further time matches within fifty years. If `at` is in the second occurrence of a
+    repeated hour, the first time may be in the first occurrence, which is before `at`.
     """
     starts = CronSim(schedule, datetime.fromtimestamp(at, zone), reverse=reverse)
     # A day must match both day fields if either one is `*`; otherwise, matching one of them is
@@ -363,7 +366,7 @@ def _governed_one(
     `sub_per_file` has the subscription itself, and then a copy for each other file that an update
     changes (see `_with_files`). Wishes are the config's settings for a subscription.
     """
-    sub = sub_per_file[0]
+    sub = sub_per_file[0]  # the target's
     wishes_per_file = [known_wishes.of(sub_of_file) for sub_of_file in sub_per_file]
     wishes_of_target = wishes_per_file[0]
     wishes = wishes_of_target
@@ -479,7 +482,9 @@ def refuse_stricter(sub: Subscription, paths: Iterable[str], config: RepositoryC
     applied_demands = {replace(demand, texts=()) for demand in sub.demands}
     config_without_freezes = replace(config, freezes=())
     for path in paths:
+        # without freezes, the time ("") does not matter
         (sub_of_file,) = governed([replace(sub, path=path)], config_without_freezes, "")
+        # `governed` never removes a requirement, so any difference is stricter
         has_stricter_rules = (
             sub_of_file.pull_request != sub.pull_request
             or sub_of_file.policy.pin_digest != sub.policy.pin_digest
@@ -511,7 +516,7 @@ class _KnownWishes:
         if numbers not in self._wishes_by_rules:
             layers = [rules[number].wishes for number in numbers]
             layers.append(self._config.wishes)
-            self._wishes_by_rules[numbers] = decided(layers)
+            self._wishes_by_rules[numbers] = wishes_of_layers(layers)
         return self._wishes_by_rules[numbers]
 
 
@@ -530,6 +535,7 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
             unanimous_wishes[field.name] = values[0]
 
     def combined(lists: Iterable[tuple[str, ...] | None]) -> tuple[str, ...]:
+        """Return the strings of all lists, without duplicates."""
         all_texts: list[str] = []
         for texts in lists:
             all_texts += texts or ()
@@ -545,18 +551,18 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
     )
 
 
-def decided(layers: Sequence[Wishes]) -> Wishes:
+def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
     """Return the wishes (the config's settings) that follow from several layers of them.
 
-    Each wish comes from the first layer that sets it.
+    Each wish comes from the first layer that sets it. None means that a layer does not set it.
     """
-    decided_wishes: dict[str, Any] = {}  # by field name
+    first_values: dict[str, Any] = {}  # by field name
     for layer in layers:
         for field in fields(Wishes):
             value = getattr(layer, field.name)
-            if value is not None and field.name not in decided_wishes:
-                decided_wishes[field.name] = value
-    return Wishes(**decided_wishes)
+            if value is not None:
+                first_values.setdefault(field.name, value)
+    return Wishes(**first_values)
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:

@@ -271,7 +271,7 @@ class _Value:
                 meant_key = similar_keys[0]
                 values_by_meant_key[meant_key] = self.at(meant_key, value.node)
                 hint = f"did you mean {meant_key}? the keys are {', '.join(allowed)}"
-            key = self.at(name, key_nodes[name])
+            key = self.at(name, key_nodes[name])  # the mistake has the line of the key
             self.record(key.mistake(f"unknown key {shortened(name, 50)!r}{place}", hint))
         return {**values_by_meant_key, **values_by_key}  # correctly spelled keys win
 
@@ -287,7 +287,7 @@ class _Value:
             raise self.mistake(f"{parent} is not a mapping", "use `key: value` lines")
         children: dict[str, _Value] = {}
         for key_node, child_node in pairs(node):
-            key = self.at("", key_node)
+            key = self.at("", key_node)  # only for its line
             name = key_node.value
             if key_node.kind != "scalar" or key_node.tag not in _TAGS:
                 self.record(key.mistake(f"a key in {parent} is not a word", "use a plain word"))
@@ -330,7 +330,7 @@ class _Value:
         is_quoted = bool(node.style)
         if is_scalar and is_quoted and not node.value.strip():
             raise self.mistake(f"{self.name} is empty", "put a string between the quotes")
-        if not is_scalar or node.tag not in _TAGS or node.null:
+        if not is_scalar or node.tag not in _TAGS or node.null:  # null: no value, or `~`
             raise self.mistake(f"{self.name} is not a string", 'quote it: "…"')
         if len(node.value) > LONGEST:
             raise self.mistake(
@@ -414,7 +414,7 @@ def _check_version(file: _Value, version: _Value | None) -> None:
     if version is None:
         file.record(file.mistake("version is missing", "put `version: 1` on the first line"))
         return
-    number = _try(version, _Value.text, "1")
+    number = _try(version, _Value.text, "1")  # an unreadable version is already a mistake
     if number != "1":
         hint = "use `version: 1`; newer versions of the file need a newer Image Update"
         raise version.mistake(f"version {shortened(number, 50)!r} is not supported", hint)
@@ -471,16 +471,16 @@ def _freeze(value: _Value) -> Freeze:
         for key in ("schedule", "duration", "reason"):
             if key not in fields:
                 value.record(value.mistake(f"{value.name} has no {key}", f"set {key}: …"))
-    start = _try(fields.get("schedule"), lambda value: value.parsed(schedule), "")
+    cron_text = _try(fields.get("schedule"), lambda value: value.parsed(schedule), "")
     seconds = _try(fields.get("duration"), lambda value: value.parsed(seconds_of), 0)
     zone = _try(fields.get("timeZone"), lambda value: value.parsed(zone_of), zone_of("UTC"))
     reason = _try(fields.get("reason"), _Value.text, "")
     match = _match(fields.get("match"))
     return Freeze(
-        schedule=start,
+        schedule=cron_text,
         seconds=seconds,
         zone=zone,
-        reason=" ".join(reason.split()),
+        reason=" ".join(reason.split()),  # on one line
         match=match,
         line=value.line,
     )
@@ -501,14 +501,14 @@ def _match(value: _Value | None) -> Match:
 
     globs_by_key: dict[str, tuple[str, ...]] = {}
     for key, field_value in fields.items():
-        globs = _try(field_value, _globs, None)
+        globs = _try(field_value, _globs, None)  # None after a mistake
         if globs == ():
             message = f"{field_value.name} is empty, so it matches nothing"
             value.record(field_value.mistake(message, 'use globs, such as ["team-a/*"]'))
         globs_by_key[key] = globs or ()
 
     has_mistake = len(mistakes) > mistakes_before
-    if has_mistake:
+    if has_mistake:  # then the config is only for `lint` (see `check_config`)
         return EVERYTHING
     return Match(
         applications=tuple(map(name_glob, globs_by_key.get("applications", ()))),
@@ -598,7 +598,7 @@ def _path(value: _Value) -> str:
     path = value.text()
     parts = path.split("/")
     leaves_repository = path.startswith("/") or ".." in parts
-    is_root = path.strip("./") == ""
+    is_root = path.strip("./") == ""  # such as `.` or `./`
     if leaves_repository or is_root or not path.isprintable():
         raise value.mistake(
             f"{value.name} is not a path within the repository",

@@ -39,8 +39,8 @@ ROUNDS = 20
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run watches its patches for a shorter time, because the stand-in is faster than Argo CD."""
-    monkeypatch.setattr(live, "SHORTEST_LOOK", 0.15)
-    monkeypatch.setattr(live, "LOOK", 0.01)
+    monkeypatch.setattr(live, "SHORTEST_WATCH", 0.15)
+    monkeypatch.setattr(live, "READ_INTERVAL", 0.01)
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from task.repository_config.config import (
     RepositoryConfig,
     Rule,
     agreed,
-    decided,
     governed,
     name_glob,
     path_glob,
+    wishes_of_layers,
 )
 from task.repository_config.reading import read_config
 
@@ -214,7 +214,7 @@ wishes = st.builds(
 
 @given(st.lists(wishes, max_size=4))
 def test_the_first_layer_with_a_value_decides(layers: list[Wishes]) -> None:
-    found = decided(layers)
+    found = wishes_of_layers(layers)
     for name in ("author_name", "labels", "sign_off", "pull_request"):
         said = [value for one in layers if (value := getattr(one, name)) is not None]
         assert getattr(found, name) == (said[0] if said else None)
