@@ -128,8 +128,13 @@ def _parameter_sets(
             "see the ApplicationSet specification",
         )
     for generator in generator_specs:
-        # the generator's body is under its kind: {"list": {"elements": …, "template": …}}
-        bodies = [body for body in mapping(generator).values() if isinstance(body, dict)]
+        # The body is under the generator's kind: {"list": {"elements": …, "template": …}}.
+        # A selector may stand beside it, before or after.
+        bodies = [
+            body
+            for key, body in mapping(generator).items()
+            if key != "selector" and isinstance(body, dict)
+        ]
         own_template = bodies[0].get("template") if bodies else None
         template = common_template
         if isinstance(own_template, dict):

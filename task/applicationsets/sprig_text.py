@@ -12,7 +12,7 @@ import posixpath
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache, partial
 from ipaddress import AddressValueError, IPv6Address
 from typing import Any
@@ -307,8 +307,22 @@ def _regex(pattern: str) -> Any:
         re2.purge()  # its own cache would keep more patterns than ours, each with up to `_MEMORY`
 
 
+def _matches(pattern: Any, value: Any) -> Iterator[Any]:
+    """Return an iterator over the matches that Go finds: no empty match right after another one.
+
+    In "baac", `a*` matches "" before the b, "aa", and "" at the end, but not "" before the c.
+    """
+    end = -1  # of the last match
+    for match in _regex(text(pattern)).finditer(text(value)):
+        is_empty = match.start() == match.end()
+        follows_another = match.start() == end
+        if not (is_empty and follows_another):
+            yield match
+        end = match.end()
+
+
 def _find_all(pattern: Any, value: Any, most: Any) -> list[str]:
-    matches = [match.group() for match in _regex(text(pattern)).finditer(text(value))]
+    matches = [match.group() for match in _matches(pattern, value)]
     return matches if number(most) < 0 else matches[:most]
 
 
@@ -321,7 +335,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     parts = []
     end = 0  # of the last match
     replaced_size = 0
-    for match in _regex(text(pattern)).finditer(text(value)):
+    for match in _matches(pattern, value):
         replacement = text(new) if literal else _expand_groups(text(new), match)
         parts.append(value[end : match.start()])
         parts.append(replacement)
@@ -358,17 +372,22 @@ def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
 
     `most` is the maximum number of parts; a negative number is no limit.
     """
+    limit = number(most)
+    if limit == 0:
+        return []
     parts: list[str] = []
     end = 0  # of the last separator
-    for separator in _regex(text(pattern)).finditer(text(value)):
+    whole = text(value)
+    for separator in _matches(pattern, value):
         if separator.end() == 0:  # an empty match at the start
             continue
-        limit = number(most)
-        if limit >= 0 and len(parts) >= limit - 1:  # the rest of the string is the last part
+        is_last_part = limit > 0 and len(parts) == limit - 1
+        is_empty_at_end = separator.start() == len(whole) == separator.end()
+        if is_last_part or is_empty_at_end:
             break
-        parts.append(value[end : separator.start()])
+        parts.append(whole[end : separator.start()])
         end = separator.end()
-    return [*parts, value[end:]]
+    return [*parts, whole[end:]]
 
 
 def _regex_find(pattern: Any, value: Any) -> str:

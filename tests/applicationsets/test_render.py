@@ -87,6 +87,12 @@ def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
         ("{{round 1.25 1}}{{floor 1.9}}{{ceil 1.1}}", "1.312"),
         ("{{untilStep 0 6 2 | join ``}}{{seq 1 3 | nospace}}", "024123"),
         ("{{regexReplaceAll `(a)(.)` `axay` `$2${1}-`}}", "xa-ya-"),
+        # as Go 1.26 does: no empty match right after another match, and no parts if none are wanted
+        ("{{regexFindAll `a*` `baac` -1 | toJson}}", '["","aa",""]'),
+        ("{{regexReplaceAll `a*` `baac` `-`}}", "-b-c-"),
+        ("{{regexSplit `a*` `baac` -1 | toJson}}", '["b","c"]'),
+        ("{{regexSplit `x*` `abc` -1 | toJson}}", '["a","b","c"]'),
+        ("{{regexSplit `-` `a-b` 0 | toJson}}", "[]"),
         (
             "{{regexReplaceAllLiteral `x` `axb` `1`}}{{regexSplit `-` `a-b-c` 2 | join `+` | replace `+` `.`}}",
             "a1ba.b-c",
