@@ -627,14 +627,14 @@ def _earlier_readings(
     """
     readings_at_commits = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings_at_commits, key=lambda at_commit: at_commit.reading.version)
-    for number, (version, commits_with_version) in enumerate(groups):
-        newest = next(commits_with_version)
+    for number, (version, readings_of_version) in enumerate(groups):
+        newest = next(readings_of_version)
         is_current = number == 0 and version == situation.in_git.version
         if is_current:
             continue
         was_synced = False
         if synced:  # otherwise, the file's older versions need not be read here
-            commits = [newest.commit, *(older.commit for older in commits_with_version)]
+            commits = [newest.commit, *(older.commit for older in readings_of_version)]
             was_synced = any(commit in synced for commit in commits)
         yield newest.reading, was_synced
 

@@ -496,7 +496,7 @@ def by_the_order(
     facts_about_offer = [fact for question, fact in needed if question != question_about_git]
 
     answer_about_git = situation.facts.answers.get(question_about_git)
-    # Without `facts_about_git`, only another Application has asked for this answer.
+    # Without `facts_about_git`, another Application has asked, and an error has no effect here.
     if facts_about_git and answer_about_git:
         error = answer_about_git.error
         if error and stops_in_any_mode(error):
