@@ -109,7 +109,8 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     with TMPDIR on macOS.
     """
     prefix = "image-update-"
-    if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
+    example_path = f"{parent}/{prefix}12345678"  # `mkdtemp` adds eight characters
+    if sockets and len(os.fsencode(example_path)) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     if not os.path.isdir(parent):
         raise UsageError(

@@ -157,7 +157,7 @@ def normal_url(url: str) -> str:
     and open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
-    if "@" in text:
+    if "@" in text:  # without a user, it is not an ssh URL for Argo CD
         text = as_ssh_url(text)
     scheme, separator, after_scheme = text.partition("://")
     scheme = scheme.lower()

@@ -903,7 +903,8 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
     """Return the paths of the source's values files in the written repository."""
     paths = [_own_values(sub, source)]
-    paths += [_path_of(sub, source, name) for name in source.value_files[-_MOST_FILES:]]
+    last_names = source.value_files[-_MOST_FILES:]  # the last ones win
+    paths += [_path_of(sub, source, name) for name in last_names]
     return [path for path in paths if path is not None]
 
 

@@ -248,6 +248,8 @@ def _unreadable_entry(
     if was_readable or has_different_error:
         # A `SourceError` means that the change removes the target, rather than breaking it.
         return NotJudged(pair, new_error, broken=not isinstance(new_error, SourceError))
+    # The target was already unreadable. The change still has to answer for it if it adds the entry
+    # or touches the target.
     if is_new_entry or _is_at_or_below(pair.effective.path, sides.paths):
         return NotJudged(pair, new_error, broken=False)
     return None  # it was already unreadable for the same reason
@@ -629,7 +631,8 @@ def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) ->
     refusal = objection(image.tag, sub.policy)
     if refusal:
         return refusal
-    # A reading of a kustomization has only the tags of the image's other entries.
+    # Of the image's other entries, a reading of a kustomization has only the tags, so it is unknown
+    # whether they have a digest.
     is_of_other_entry = touched.kind == "kustomization" and image.tag in touched.new.also
     if image.digest or is_of_other_entry:
         return None

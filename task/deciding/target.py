@@ -338,7 +338,7 @@ def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
     """
     keys = overrides.names_of(sub.keys)
     paths = _values_files_by_precedence(sub)
-    layers = [(_VALUES, File(sub.source.values))]
+    layers = [(_VALUES, File(sub.source.values))]  # read like a file with this name
     layers += [(path, files[path]) for path in paths if path in files]
     for path, file in layers:
         target = Target("helmvalues", path, keys, sub.entry.image, sub.source)
