@@ -862,6 +862,7 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
             return True  # the file may belong to a chart that it depends on
         for name in source.value_files:
+            # The `$` at the start of `$ref/path` is not a variable.
             has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
             if has_variable_or_glob and _may_match(sub, source, name):
                 return True

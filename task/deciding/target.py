@@ -178,7 +178,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     names = source.value_files
     is_chart_in_repo = sub.repo == source.repo and not source.chart
     if is_chart_in_repo:
-        # an umbrella chart may contain the subchart that the key is for
+        # An umbrella chart may contain the subchart that the key is for: `db.image.tag` is
+        # `image.tag` in `charts/db/values.yaml`.
         subchart, _, _ = sub.keys.tag.partition(".")
         names = (f"charts/{subchart}/values.yaml", "values.yaml", *names)
 

@@ -270,7 +270,7 @@ def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
 
     def question_of(move: Move) -> Question | None:
-        """Return the question for a move's labels, or None if the commit does not add its image."""
+        """Return the question for a move's labels, or None if the move writes no new image."""
         if not move.updates or move.kept:
             return None
         return replace(_question_of_move(move), facts=("labels",))

@@ -483,13 +483,13 @@ def by_the_order(
     """Return the decision, which is an update, or a refusal if the offered build is older than the
     one in Git. An older build that finishes later must not win.
 
-    `answer` is the registry's response about the offered version. If facts that the order depends
-    on are unknown because the registry did not respond, the update gets a warning (`unchecked`).
+    `answer` is the registry's response about the offered version. If needed facts are unknown
+    because the registry did not respond, the update gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
     offer = Offer(sub.image_at(offered_version), offered_version.build)
-    # The order depends on facts about the offered image, and about the image in Git.
+    # Facts are needed about the offered image and, for the order, about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     question_about_git = question_about(sub, in_git)
     facts_about_git = [fact for question, fact in needed if question == question_about_git]
