@@ -365,8 +365,8 @@ def decide(
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Return the image in the subscription's target, which may have none yet (`current_reading` then
-    looks elsewhere). Raises `TaskError` if the target cannot be read.
+    """Return the image in the subscription's target, or an empty reading if the target has none
+    (`current_reading` then looks elsewhere). Raises `TaskError` if the target cannot be read.
     """
     kind = resolve(sub, snapshot)
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))

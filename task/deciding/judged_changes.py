@@ -45,6 +45,7 @@ from task.editors.file_text import identity_of, split_tag
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.image import live_image
 from task.model import (
+    Answer,
     Build,
     Decision,
     Fact,
@@ -588,10 +589,11 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if refusal is not None:
         return Judgement(touched, Move(situation.decision(image, refusal)))
 
+    # Each of these checks only sees what the earlier ones admit.
     offer = offer_of(version)
-    decision, warnings = _by_rules_and_order(offer, situation, judging)
+    decision_as_in_run, warnings = _by_rules_and_order(offer, situation, judging)
     # A run may add or leave out the digest. Here, the image is what the change writes.
-    decision = replace(decision, candidate=image)
+    decision = replace(decision_as_in_run, candidate=image)
     if decision.verdict == "update":
         decision = _by_minimum_age(decision, offer, situation)
     if decision.verdict == "update":
@@ -657,19 +659,8 @@ def _by_rules_and_order(
     refuses it (`judging.refused`). The rules compare tags, and the order compares builds, so both
     may find that the version is older.
     """
-    sub = situation.subscription
-    answer = situation.facts.answers.get(question_about(sub, offer.image))
-    warnings: tuple[Problem, ...] = ()
-
-    by_rules = by_the_rules(offer, answer, situation)
-    has_older_tag = by_rules.rule == "not-newer"
-    if has_older_tag and "not-newer" not in judging.refused:  # judge it again without this rule
-        warnings = (_older_version_problem(by_rules),)
-        terms = replace(situation.terms, allow_downgrade=True)
-        by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
-    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
-        because = "the same version in another form"
-        by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
+    answer = situation.facts.answers.get(question_about(situation.subscription, offer.image))
+    by_rules, warnings = _by_rules(offer, answer, situation, judging)
     if by_rules.verdict != "update":
         return by_rules, ()
 
@@ -682,6 +673,31 @@ def _by_rules_and_order(
     if by_order.verdict == "error" and not judging.refused:
         return by_rules, warnings
     return by_order, warnings
+
+
+def _by_rules(
+    offer: Offer,
+    answer: Answer | None,
+    situation: Situation,
+    judging: Judging,
+) -> tuple[Decision, tuple[Problem, ...]]:
+    """Return the decision by the rules and the registry's response (`answer`), and a warning if the
+    tag is older, but allowed.
+
+    The decision is never that the version is unchanged, because the change does write something.
+    """
+    by_rules = by_the_rules(offer, answer, situation)
+    warnings: tuple[Problem, ...] = ()
+    has_older_tag = by_rules.rule == "not-newer"
+    if has_older_tag and "not-newer" not in judging.refused:  # apply all other rules
+        warnings = (_older_version_problem(by_rules),)
+        terms = replace(situation.terms, allow_downgrade=True)
+        by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
+
+    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
+        because = "the same version in another form"
+        by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
+    return by_rules, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
