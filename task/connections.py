@@ -125,8 +125,8 @@ class Connections:
     def no_answer(self, error: Exception, url: str) -> NoAnswerError:
         """Return the error to raise for a request to `url` that has failed with `error`.
 
-        It has our own message.
-        Messages from requests contain the whole URL, and a proxy's URL may contain its password.
+        It has our own message, because messages from requests contain the whole URL, and a proxy's
+        URL may contain its password.
         """
         server = origin(url)
         if isinstance(error, _WRONG_PROXY) and self._is_proxied(url):
@@ -148,7 +148,7 @@ class Connections:
         is_from_connection = isinstance(
             error, requests.exceptions.RequestException | ConnectionError
         )
-        if isinstance(error, OSError) and not is_from_connection:
+        if isinstance(error, OSError) and not is_from_connection:  # from reading a file
             return NoAnswerError(
                 "tls",
                 "cannot read the file with the certificate authorities or the client certificate",

@@ -20,7 +20,7 @@ from task.errors import ExhaustedError, UnreachableError, UsageError
 
 LARGEST = 10_000_000  # bytes; certificates, keys, and settings need a few hundred thousand at most
 PATIENCE = 120.0  # seconds that a program in `<(…)` may be silent
-_NO_SIZE = 1_000_000  # bytes of a file that reports size 0, as in /proc and /sys
+_NO_SIZE = 1_000_000  # bytes to read of a file that reports size 0, as in /proc and /sys
 _PIECE = 1 << 20
 # files that the shell has opened for us: `<(command)`
 _OWN = (
@@ -54,10 +54,10 @@ def read_file(path: str, most: int = LARGEST) -> bytes:
             _refuse_special_file(file_stat, path)
             if file_stat.st_size > most:
                 raise _too_large(path, most)
-            if file_stat.st_size == 0:
+            if file_stat.st_size == 0:  # it may still have content, as in /proc
                 most = min(most, _NO_SIZE)
 
-        parts = list[bytes]()
+        parts: list[bytes] = []
         size = 0
         while size <= most:
             rest = most + 1 - size  # one byte more than allowed shows that the file is too large
@@ -109,7 +109,8 @@ def temporary_folder(parent: str, *, sockets: bool = False) -> str:
     with TMPDIR on macOS.
     """
     prefix = "image-update-"
-    if sockets and len(os.fsencode(f"{parent}/{prefix}12345678")) > _SHORT:
+    example_path = f"{parent}/{prefix}12345678"  # `mkdtemp` adds eight characters
+    if sockets and len(os.fsencode(example_path)) > _SHORT:
         parent = "/tmp"  # noqa: S108 - the name is random, the folder private
     if not os.path.isdir(parent):
         raise UsageError(

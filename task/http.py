@@ -24,7 +24,7 @@ from task.urls import origin, without_query
 
 # the longest Retry-After to obey, in seconds; a response with a longer value is returned as is
 LONGEST_WAIT = 30.0
-_PAUSES = (0.5, 2.0)  # seconds before the second and the third attempt
+_PAUSES = (0.5, 2.0)  # seconds before the second attempt, and before each later one
 _BUSY = (429, 500, 502, 503, 504)
 _REDIRECTS = (301, 302, 303, 307, 308)
 _HOPS = 5
@@ -150,7 +150,7 @@ class Http:
 
         for number in range(tries):
             is_last = number == tries - 1
-            pause = _PAUSES[min(number, 1)]
+            pause = _PAUSES[min(number, len(_PAUSES) - 1)]
             try:
                 response = self._follow(
                     method,
@@ -245,14 +245,14 @@ class Http:
                 total=limits.total,
                 headers=headers,
                 **content,
-            ) as (answer, aborted):
-                encoding = answer.headers.get("Content-Encoding", "")
-                pieces = answer.raw.stream(65536, decode_content=True)
+            ) as (streamed, aborted):
+                encoding = streamed.headers.get("Content-Encoding", "")
+                pieces = streamed.raw.stream(65536, decode_content=True)
                 body = self._body(pieces, encoding, url, began)
                 if aborted.is_set():  # otherwise, a body without a length would seem complete
                     shutdown.check()  # raises if it was aborted by a signal
                     raise self._too_slow(url)
-                response = Response(answer.status_code, answer.headers, body, url)
+                response = Response(streamed.status_code, streamed.headers, body, url)
         except self._connections.failures as error:
             shutdown.check()  # raises if a signal has ended the request
             no_resources = exhausted(error)
@@ -296,8 +296,9 @@ class Http:
         Raises `NoAnswerError` if the encoding was not requested, or if the size, the time, or the
         number of JSON values exceeds its limit.
 
-        64 KB of gzip may become 64 MB, and encodings may be nested. urllib3 2.6 is the first
-        version that does not decompress more than the requested chunk.
+        64 KB of gzip may become 64 MB, so the size is counted after decompression, piece by piece.
+        This works since urllib3 2.6: older versions decompress more than the requested piece. Only
+        gzip is accepted, because nested encodings could become even larger.
         """
         limits = self._limits
         if encoding.strip().lower() not in _GZIP:
@@ -306,7 +307,7 @@ class Http:
                 f"{origin(url)} responded in an encoding that was not requested",
             )
 
-        parts = list[bytes]()
+        parts: list[bytes] = []
         size = 0
         for part in pieces:
             parts.append(part)
@@ -356,7 +357,7 @@ def retry_after(answer: Response) -> float | None:
     value = answer.headers.get("Retry-After", "").strip()
     try:
         if value[:1].isdigit():
-            return min(float(value), 1e9)
+            return min(float(value), 1e9)  # a very long number would be infinity
         date = parsedate_to_datetime(value)
         return max(0.0, date.timestamp() - time.time())
     except (ValueError, OverflowError):

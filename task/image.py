@@ -37,7 +37,7 @@ _IMAGE_ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}", re.ASCII)
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://", re.ASCII)
 _BLANK = re.compile(r"[\s\x00-\x20\x7f-\xa0]")
 _LONGEST_REPOSITORY = 255
-RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")
+RANGE = re.compile(r"(?:[<>!]=?|=[<>]?|~>?|\^)\s*v?(?:[0-9*]|[xX]\b).*")  # with an operator
 _REST = re.compile(r"[<>=!~^*].*|v?[0-9.xX*]+")  # the rest of a range, after a comma
 
 
@@ -187,6 +187,7 @@ def cut_ranges(text: str) -> dict[int, int]:
         # the entry before this piece; if that is also the rest of a range, the range's entry
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
+        # After a constraint, even `1.0` continues it. Otherwise, only an operator shows a range.
         has_constraint = isinstance(entry, Entry) and entry.constraint
         pattern = _REST if has_constraint else RANGE
         if pattern.fullmatch(piece):
@@ -257,7 +258,11 @@ def _split_reference(text: str) -> tuple[str, str | None, str | None]:
     after_host = before_digest[host_end:]
     path, colon, tag = after_host.partition(":")
     name = before_digest[:host_end] + path
-    return name, tag if colon else None, digest if at_sign else None
+    return (
+        name,
+        tag if colon else None,
+        digest if at_sign else None,
+    )
 
 
 def _image(name: str, text: str, *, any_case: bool = False) -> Image:

@@ -130,7 +130,8 @@ def commit_id(given: Given) -> str:
     look up anything else, such as a branch.
     """
     text = one_text(given).lower()
-    is_commit_id = set(text) <= set("0123456789abcdef") and 7 <= len(text) <= 64
+    is_hex = all(char in "0123456789abcdef" for char in text)
+    is_commit_id = is_hex and 7 <= len(text) <= 64
     if text and not is_commit_id:
         raise given.wrong(
             text,

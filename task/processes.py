@@ -190,6 +190,7 @@ class Bounds:
                 to_lower.append((limit_type, (most, hard)))
 
         def limit() -> None:
+            """Lower this process's limits."""
             for limit_type, soft_and_hard in to_lower:
                 with suppress(OSError, ValueError):  # the system does not support this limit
                     resource.setrlimit(limit_type, soft_and_hard)
@@ -289,9 +290,9 @@ class Clock:
 
 def _size_in_words(count: int) -> str:
     """Return a number of bytes in its largest whole unit."""
-    for unit, bits in (("GiB", 30), ("MiB", 20)):
-        if count % (1 << bits) == 0:
-            return f"{count >> bits} {unit}"
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20)):
+        if count % size == 0:
+            return f"{count // size} {unit}"
     return f"{count / 1_000_000:g} MB"
 
 
@@ -547,10 +548,11 @@ class Watch:
         Do not wait for the end of the stream, because a child may still hold the pipe open.
         """
         for output in self._outputs:
-            count_before = -1
-            while count_before < output.count <= self._bounds.messages:  # until nothing arrives
+            has_more = True
+            while has_more and output.count <= self._bounds.messages:
                 count_before = output.count
                 output.take(keep=not self.why)
+                has_more = output.count > count_before
         if not self.why:
             self.why = self._exceeded_bound(time.monotonic())
 
@@ -563,7 +565,7 @@ class Watch:
                 send(self._running, "SIGKILL")
             return
 
-        # remember when bytes last moved
+        # Remember when bytes last moved. Counting them reads /proc, so it is done now and then.
         if self._stall and now - self._transfer_checked_at >= self._stall / _LOOKS:
             moved = bytes_moved(self._running.pid)
             has_moved = moved is None or moved != self._bytes_moved  # None: it cannot be measured
@@ -572,7 +574,7 @@ class Watch:
             self._bytes_moved = moved
             self._transfer_checked_at = now
 
-        is_stalled = now - self._moved_at >= self._stall > 0
+        is_stalled = self._stall > 0 and now - self._moved_at >= self._stall
         if now - self._began >= self._timeout:
             self.why = self._late_reason
         elif is_stalled:
@@ -603,7 +605,7 @@ class Watch:
             return bounds.too_much_pack
         if size == self._size_before:
             # Before the pack starts, git collects all refs without printing them. Each byte counts
-            # twice: written and read.
+            # twice, because one of git's processes writes it to another one, which reads it.
             most_moved = 2 * bounds.messages
             moved = bytes_moved(self._running.pid) or 0
             if moved > most_moved:

@@ -81,7 +81,7 @@ def send_once(send: Callable[[], T], landed: Callable[[], T], unknown: str) -> T
     arrived". Raises the errors of `send`.
     """
     lost_response: UnreachableError | None = None  # the last one
-    for pause in (*_PAUSES, 0.0):
+    for pause in (*_PAUSES, 0.0):  # no pause after the last attempt
         try:
             return send()
         except NotDoneError:

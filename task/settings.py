@@ -971,7 +971,7 @@ def _options_taken(taken: Taken) -> tuple[tuple[Field[Any], Any, Option], ...]:
     types = get_type_hints(record)
     options = []
     for field in fields(record):
-        is_taken = taken in (record, field.name)
+        is_taken = record is taken or field.name == taken
         is_option = OPTION in field.metadata  # False for the records that are fields of `Settings`
         if is_taken and is_option:
             options.append((field, types[field.name], field.metadata[OPTION]))

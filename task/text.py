@@ -81,7 +81,8 @@ def both_ends(text: str, longest: int) -> str:
     if len(text) <= longest:
         return text
     head = longest // 3
-    return f"{text[:head]} … {text[head - longest :]}"
+    tail = longest - head
+    return f"{text[:head]} … {text[-tail:]}"
 
 
 def blanked(text: str) -> str:
@@ -296,7 +297,8 @@ def differ(word: str, other: str, limit: int) -> int:
     if not word or not other:  # one word begins with the other
         return min(limit, len(word) + len(other))
 
-    # Each row has the distances between the start of `word` and every start of `other`.
+    # Each row has the distances between the first i letters of `word` and the first j letters of
+    # `other`, for every j.
     row_before_last: list[int] = []
     last_row = list(range(len(other) + 1))
     for i, letter in enumerate(word, 1):
@@ -304,7 +306,9 @@ def differ(word: str, other: str, limit: int) -> int:
         for j, other_letter in enumerate(other, 1):
             dropped = last_row[j] + 1
             inserted = row[-1] + 1
-            replaced = last_row[j - 1] + (letter != other_letter)
+            replaced = last_row[j - 1]
+            if letter != other_letter:
+                replaced += 1
             distance = min(dropped, inserted, replaced)
             if i > 1 and j > 1 and letter == other[j - 2] and word[i - 2] == other_letter:
                 swapped = row_before_last[j - 2] + 1  # `ab` for `ba`

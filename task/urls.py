@@ -101,7 +101,8 @@ def without_login(url: str) -> str:
     if login is None:
         return url
     scheme = url[: login.start()]  # with `://`
-    is_in_second_url = "://" in scheme.removesuffix("://")  # inside the first URL
+    # In `https://proxy/https://user@host`, the login is only part of the URL's path.
+    is_in_second_url = "://" in scheme.removesuffix("://")
     if is_in_second_url:
         return url
     address = url[login.end() :]
@@ -130,8 +131,8 @@ def as_ssh_url(url: str) -> str:
     is_local_path = not colon or "/" in address
     if is_url or is_local_path:
         return url
-    in_brackets = _BRACKETS.match(url)
-    ipv6_address = _IPV6.match(url)
+    in_brackets = _BRACKETS.match(url)  # `[user@host:port]:path`
+    ipv6_address = _IPV6.match(url)  # `user@[::1]:path`
     if in_brackets:
         user = in_brackets[1] or ""
         host_and_port = in_brackets[2]
@@ -156,7 +157,7 @@ def normal_url(url: str) -> str:
     and open two pull requests.
     """
     text = url.strip().rstrip("/").removesuffix(".git")
-    if "@" in text:
+    if "@" in text:  # without a user, it is not an ssh URL for Argo CD
         text = as_ssh_url(text)
     scheme, separator, after_scheme = text.partition("://")
     scheme = scheme.lower()

@@ -123,7 +123,8 @@ class _Builder:
     def __init__(self, dialect: Dialect) -> None:
         self._dialect = dialect
         self._mergeable_keys = dialect.merged  # how many more keys `<<` may add
-        # the open containers: container, [pending key] or [], and its anchor
+        # The open containers: each with its pending key in a list (the key whose value comes next;
+        # [] if there is none), and its anchor.
         self._stack: list[tuple[Any, list[Any], str | None]] = []
         self._sizes = [0]  # sizes of the open containers, with aliases expanded
         self._anchors: dict[str | None, tuple[Any, int]] = {}  # the values of anchors, and sizes
@@ -190,7 +191,8 @@ class _Builder:
 
         In Go, the order of lines matters: a key before `<<` is replaced, and a key after it wins.
         """
-        mappings = value[::-1] if isinstance(value, list) else [value]  # the first is added last
+        # The first mapping is added last, so that it wins.
+        mappings = value[::-1] if isinstance(value, list) else [value]
         for mapping in mappings:
             if not isinstance(mapping, dict):
                 raise Malformed("a merge key (<<) expects a mapping or a list of mappings")
@@ -208,7 +210,8 @@ class _Builder:
         `size` is the number of values in it, with aliases expanded.
         """
         self._sizes[-1] += size
-        if self._sizes[-1] > self._dialect.most > 0:
+        most = self._dialect.most  # 0 means no limit
+        if most and self._sizes[-1] > most:
             raise Malformed("document contains excessive aliasing")
         if anchor:
             self._anchors[anchor] = (value, size)

@@ -75,7 +75,7 @@ def fulfil(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move:
         return _roll_back(intent, situation, snapshot)
     except TaskError as error:
         image = situation.subscription.entry.image
-        decision = situation.decision(image, Verdict("error", "", ""))
+        decision = situation.decision(image, Verdict("error", "", ""))  # `failed` fills it in
         return Move(failed(decision, error))
 
 
@@ -85,13 +85,16 @@ def _hold(intent: Intent, situation: Situation) -> Move:
     A hold stops updates of one image, or of all images of an Application (`intent.whole`).
     """
     new_hold = intent.hold
+    if new_hold is None:
+        raise ValueError("a request to hold without a hold")
     old_hold = situation.state.hold if intent.whole else situation.memory.hold
+    active_hold = active(old_hold, situation.terms.now)
     image = situation.subscription.image_at(situation.current)
-    if new_hold is None or _same_hold(active(old_hold, situation.terms.now), new_hold):
-        because = hold_text(old_hold) if old_hold else "nothing is held"
-        return Move(situation.decision(image, Verdict("unchanged", "same", because)))
+    if active_hold and _same_hold(active_hold, new_hold):
+        verdict = Verdict("unchanged", "same", hold_text(active_hold))
+        return Move(situation.decision(image, verdict))
     verdict = Verdict("defer", "held", _held_until_released(new_hold, situation))
-    remember = _memory_with_hold(intent, situation.memory, new_hold)
+    remember = _record_of_hold(intent, situation.memory, new_hold)
     return Move(situation.decision(image, verdict), remember=remember, hold=new_hold)
 
 
@@ -111,7 +114,7 @@ def _same_hold(old: Hold | None, new: Hold) -> bool:
     return old is not None and replace(old, at=new.at) == new
 
 
-def _memory_with_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
+def _record_of_hold(intent: Intent, memory: Memory, hold: Hold) -> Remember:
     """Return the change to the state file that records a hold, either on all of the Application's
     images or only on this one.
 
@@ -168,10 +171,11 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
     If the build cannot be checked, the hold stays. `lifted` says whether a hold on all of the
     Application's images ends.
     """
-    # Decide about the deferred build as if there were no hold.
-    memory = released(situation.memory)
+    # Decide about the deferred build as if there were no hold. Other Applications' holds and
+    # freezes still apply.
+    memory_without_hold = released(situation.memory)
     state = State(None, situation.state.images)
-    situation_without_hold = replace(situation, memory=memory, state=state)
+    situation_without_hold = replace(situation, memory=memory_without_hold, state=state)
     offer = deferred_offer(situation.subscription, deferred)
     move = weigh(situation_without_hold, offer)
     judgement = move.decision.judged
@@ -188,7 +192,8 @@ def _release_build(situation: Situation, deferred: Written, *, lifted: bool) -> 
         start = _released_text(situation)
         because = f"{start}; {deferred.version} was waiting: {judgement.because}"
     decision = with_reason(move.decision, because)
-    if move.remember and move.remember.memory is not None:
+    memory = memory_without_hold
+    if move.remember and move.remember.memory is not None:  # the build is written, or still waits
         memory = move.remember.memory
     remember = Remember(memory, lifted=lifted)
     return replace(move, decision=decision, remember=remember, released=True)
@@ -221,6 +226,7 @@ def _roll_back(intent: Intent, situation: Situation, snapshot: Snapshot) -> Move
     reading_to_write = destination.reading
     in_git = situation.in_git
     steps_requested = intent.to if _steps_back(intent.to) else ""  # such as "3-back"
+    # The same version is written again if it is not sound, such as the number 1.10.
     already_in_git = reading_to_write.version == in_git.version and in_git.sound
     if already_in_git:
         memory = situation.memory
@@ -265,7 +271,7 @@ def _rollback_with_hold(
     is_version_in_git = not move.rolled_back
     if has_same_hold and is_version_in_git:
         return move_with_reason
-    return replace(move_with_reason, remember=_memory_with_hold(intent, memory, hold))
+    return replace(move_with_reason, remember=_record_of_hold(intent, memory, hold))
 
 
 def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
@@ -424,7 +430,8 @@ def _destination_of_undo(
     is_known_as_bad = _is_known_as_bad(reading_before_update.version, situation)
     prefers_last_good = is_known_as_bad or bool(situation.facts.synced(situation.subscription))
     if prefers_last_good:
-        with suppress(TargetError):  # the previous reading may be from a different file
+        # The history may have none: the version before the update may be from a different file.
+        with suppress(TargetError):
             return _last_good_destination(situation, snapshot)
     return RollbackDestination(reading_before_update)
 
@@ -446,7 +453,7 @@ def _last_good_destination(situation: Situation, snapshot: Snapshot) -> Rollback
     in_git = situation.in_git
     synced_commits = situation.facts.synced(situation.subscription)
     is_history_known = bool(synced_commits)
-    newest_unsynced: RollbackDestination | None = None
+    newest_unsynced: RollbackDestination | None = None  # used if no good version was synced
     passed_versions: list[str] = []
     for earlier, was_synced in _earlier_readings(situation, snapshot, MOST_TEXTS, synced_commits):
         if _is_good(earlier, situation):
@@ -491,9 +498,10 @@ def _requested_destination(
     steps = _steps_back(intent.to)  # 0 for a version
     most = MOST_TEXTS if steps else TEXTS_FOR_A_TAG
     passed_versions: list[str] = []
-    for earlier, _was_synced in _earlier_readings(situation, snapshot, most):
+    earlier_readings = _earlier_readings(situation, snapshot, most)
+    for steps_so_far, (earlier, _was_synced) in enumerate(earlier_readings, start=1):
         if steps:
-            is_requested = len(passed_versions) + 1 == steps
+            is_requested = steps_so_far == steps
         else:
             is_requested = intent.to in (earlier.version, earlier.tag)
         if is_requested:
@@ -537,11 +545,12 @@ def _destination_from_registry(
     """
     to = intent.to
     reading = _reading_of_version(to)
-    if intent.unknown:
+    if intent.unknown:  # `--unknown-tag`: it does not have to exist
         return RollbackDestination(reading)
 
     sub = situation.subscription
     image = replace(sub.entry.image, tag=reading.tag, digest=reading.digest)
+    # If Git has a digest next to the tag, the old one must not stay there.
     needs_digest = bool(situation.in_git.digest or sub.policy.pin_digest)
     adds_digest = needs_digest and not reading.digest
     facts: tuple[Fact, ...] = ("exists", "digest") if adds_digest else ("exists",)
@@ -618,14 +627,14 @@ def _earlier_readings(
     """
     readings_at_commits = _readings_of_all_versions(situation, snapshot, most, synced)
     groups = groupby(readings_at_commits, key=lambda at_commit: at_commit.reading.version)
-    for number, (version, commits_with_version) in enumerate(groups):
-        newest = next(commits_with_version)
+    for number, (version, readings_of_version) in enumerate(groups):
+        newest = next(readings_of_version)
         is_current = number == 0 and version == situation.in_git.version
         if is_current:
             continue
         was_synced = False
         if synced:  # otherwise, the file's older versions need not be read here
-            commits = [newest.commit, *(older.commit for older in commits_with_version)]
+            commits = [newest.commit, *(older.commit for older in readings_of_version)]
             was_synced = any(commit in synced for commit in commits)
         yield newest.reading, was_synced
 

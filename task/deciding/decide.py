@@ -72,7 +72,12 @@ from task.policy.judge import objection
 from task.policy.strategies import rules_of
 
 NOTHING = State()
-OF_VERSIONS = ("not-a-version", "constraint")  # the rules of strategies that compare versions
+# The rules of strategies that compare versions. With a `tagOrder`, which may come from the config,
+# they judge only the version that it finds in the tag, so they may admit more tags.
+OF_VERSIONS = ("not-a-version", "constraint")
+# The tag of a trial write, which only shows where an update would write. A place that already has
+# the tag would not show up, so it is a tag that Git does not have.
+TRIAL_TAG = "another"
 _STATES = ".image-update"  # the folder of all state files
 
 
@@ -196,6 +201,7 @@ def file_of(snapshot: Snapshot, sub: Subscription, states: Mapping[str, State]) 
         paths.append(sub.path)
     else:
         paths = [sub.path, *sub.fallbacks]
+    # In `paths`, the repository's root is "", but its key is ".".
     keys_by_path = {posixpath.normpath(f"/{key}").lstrip("/"): key for key in states}
     for path in paths:
         existing_key = keys_by_path.get(path)
@@ -239,7 +245,7 @@ def questions_to_ask(
         commit_pairs |= dict.fromkeys(_commits_to_compare(ask, memory, terms))
         if may_query_registry:
             if not _may_write_deferred(ask, state, memory, terms):
-                memory = replace(memory, deferred=None)
+                memory = replace(memory, deferred=None)  # no facts are needed about it
             needed_facts += facts_needed_by_ask(ask, current, memory, terms)
     return list(commit_pairs), as_questions(needed_facts)
 
@@ -262,7 +268,9 @@ def _commits_to_compare(ask: Ask, memory: Memory, terms: Terms) -> Iterator[Comm
     The remembered builds are the newest one that was written, and the one that a hold kept back.
     """
     remembered_builds = [version.build for version in (memory.written, memory.deferred) if version]
-    builds = list(dict.fromkeys(ask.builds_of(terms))) or [terms.build]
+    builds = list(dict.fromkeys(ask.builds_of(terms)))
+    if not builds:  # a person's request offers no builds
+        builds = [terms.build]
     for number, build in enumerate(builds):
         builds_before = builds[:number]  # so that each pair appears only once
         for other_build in (*remembered_builds, *builds_before[:MOST_COMPARED]):
@@ -297,9 +305,9 @@ def facts_needed_by_ask(
 def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> Decision | None:
     """Return the decision about an ask if it does not depend on Git, else None.
 
-    An ask is one image of one Application, with the builds that are offered for it. Until the
-    repository's config is read (`config_read`), its `tagOrder` may still admit a tag that is not a
-    version.
+    An ask is one image of one Application, with the builds that are offered for it. `config_read`
+    says whether the ask already has the settings from the repository's config. If not, a refusal
+    that these settings could change does not count as a decision.
     """
     if ask.intent:
         return None
@@ -312,17 +320,19 @@ def settled_without_git(ask: Ask, terms: Terms, *, config_read: bool = True) -> 
         # In reports, a locked HelmRelease looks like a held image.
         return Decision(sub, reported_image, Verdict("defer", "held", sub.locked))
 
-    refusals: list[Verdict] = []
+    refusals: list[Verdict] = []  # one for each candidate
     for image in ask.candidates:
         refusal = objection(image.tag, sub.policy)
-        if refusal is None:  # the rules admit it, so the files in Git are needed
+        if refusal is None:  # it may be written: that depends on the version in Git
             return None
         refusals.append(refusal)
 
+    # With a `tagOrder` in the config, one of the refused tags may be admitted after all.
     config_may_set_tag_order = not config_read and not sub.policy.tag_order
     if config_may_set_tag_order and any(refusal.rule in OF_VERSIONS for refusal in refusals):
         return None
-    return Decision(sub, reported_image, refusals[0], live_reading(sub))
+    refusal_of_reported = refusals[0]  # like `reported_image`, of the first candidate
+    return Decision(sub, reported_image, refusal_of_reported, live_reading(sub))
 
 
 def failed_asks(
@@ -332,10 +342,10 @@ def failed_asks(
     *,
     config_read: bool = True,
 ) -> Outcome:
-    """Return a decision for each ask: `error` if the decision depends on Git, else the decision
-    that the rules make without Git.
+    """Return a decision for each ask of a repository that failed with `error`.
 
-    An ask is one image of one Application, with the builds that are offered for it.
+    An ask is one image of one Application, with the builds that are offered for it. Its decision is
+    the error, unless it can be decided without Git (see `settled_without_git`).
     """
     decisions = []
     for ask in asks:
@@ -355,7 +365,9 @@ def decide(
 
 
 def reading(snapshot: Snapshot, sub: Subscription, terms: Terms) -> Reading:
-    """Read a target in a snapshot. Raises `TaskError` if it cannot be read."""
+    """Return the image in the subscription's target, or an empty reading if the target has none
+    (`current_reading` then looks elsewhere). Raises `TaskError` if the target cannot be read.
+    """
     kind = resolve(sub, snapshot)
     return EDITORS[kind].read(snapshot.files, target_of(sub, kind, carry=terms.carry))
 
@@ -400,7 +412,7 @@ def decide_one(snapshot: Snapshot, ask: Ask, terms: Terms, facts: Facts = Facts(
     if early_decision:
         return Move(_with_version_in_git(early_decision, snapshot, terms))
 
-    kind: TargetKind | None = None
+    kind: TargetKind | None = None  # an error is reported with it if it is known by then
     try:
         kind = resolve(sub, snapshot)
         situation = situation_of(snapshot, sub, terms, facts)
@@ -475,15 +487,15 @@ def missing_places(
 ) -> tuple[Place, ...]:
     """Return the places (paths in Git) that must be read in addition to the target's.
 
-    For a kustomization, these are its overlays, which may hide the target. `whole` asks for them
-    even if the target is the source's own folder. If neither the target nor the Application's
-    status has a version, the Application's own sources are needed, too. These places may refer to
-    further ones.
+    For a kustomization, these are its overlays, which may hide the target. `whole` asks for its
+    whole tree even if it has no overlays, because `lint` looks for the image in the manifests. If
+    neither the target nor the Application's status has a version, the Application's own sources are
+    needed, too. These places may refer to further ones.
     """
     try:
         kind = resolve(sub, snapshot)
         needed: list[Place] = []
-        may_have_overlays = sub.path != sub.source.path
+        may_have_overlays = sub.path != sub.source.path  # the source's folder is the outermost one
         if kind == "kustomization" and (whole or may_have_overlays):
             needed += overlay_places(snapshot.files, sub, kind)
         if not sub.application.live and not reading(snapshot, sub, terms).version:
@@ -505,6 +517,7 @@ def choose(situation: Situation, ask: Ask) -> Move:
     each event. A build that a hold kept back is one more offer once the hold has ended.
     """
     offers = _offers_of(ask, situation.terms)
+    # The tags of one build have the same proof: if it is refused, the other tags need no try.
     tries = MOST_TRIED if ask.events else 0
     best = _best(offers, situation, tries=tries)
     deferred = situation.memory.deferred
@@ -513,10 +526,13 @@ def choose(situation: Situation, ask: Ask) -> Move:
     if best.decision.verdict == "error":
         return best  # the build stays deferred until this is retried
 
+    # The deferred build competes with the offers, unless it cannot be judged now, for example
+    # because the registry is down. Such an error must not replace the decision about the offers.
     offer_of_deferred = deferred_offer(situation.subscription, deferred)
-    decision = weigh(situation, offer_of_deferred).decision
-    if decision.verdict == "error":
-        return _move_keeping_deferred(best, deferred, decision.because)
+    decision_on_deferred = weigh(situation, offer_of_deferred).decision
+    if decision_on_deferred.verdict == "error":
+        return _move_keeping_deferred(best, deferred, decision_on_deferred.because)
+    # Choose again from all of them, because each one may also be the alternative to the best one.
     return _best([*offers, offer_of_deferred], situation, tries=MOST_TRIED)
 
 
@@ -552,8 +568,8 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best of the moves for these offers.
 
     A move that keeps the tag in Git may be preferred (see `_move_keeping_tag`). Otherwise, the best
-    move's `otherwise` is the next best move, and so on, up to `tries` times, in case the best
-    move's proof is refused.
+    move's `otherwise` is the next best move, in case the best move's proof is refused. That move
+    has an `otherwise` too, and so on, up to `tries` moves.
     """
     moves = [weigh(situation, offer) for offer in offers]
     best = moves[0]
@@ -568,7 +584,8 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     if not best.updates or not other_offers or tries == 0:
         return best
     deferred = situation.memory.deferred
-    if deferred and best.decision.candidate.tag == deferred.tag:
+    is_deferred_build = deferred is not None and best.decision.candidate.tag == deferred.tag
+    if is_deferred_build:
         otherwise = _best_without_deferred(other_offers, situation, tries=tries - 1)
     else:
         otherwise = _best(other_offers, situation, tries=tries - 1)
@@ -578,8 +595,8 @@ def _best(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
 def _best_without_deferred(offers: Sequence[Offer], situation: Situation, *, tries: int) -> Move:
     """Return the best move for these offers, which also forgets the deferred build.
 
-    This move is for the case that the deferred build's proof is refused: the build must not compete
-    again.
+    This move is used if the deferred build's proof is refused. If the build were still remembered,
+    it would compete again in the next run.
     """
     memory = replace(situation.memory, deferred=None)
     move = _best(offers, replace(situation, memory=memory), tries=tries)
@@ -597,11 +614,12 @@ def _move_keeping_tag(moves: Sequence[Move], best: Move, situation: Situation) -
     """
     if not best.updates:
         return None
-    if rules_of(situation.subscription.policy).ordered:
+    if rules_of(situation.subscription.policy).ordered:  # a different tag is a different version
         return None
     in_git = situation.in_git
     last_written = situation.memory.written
     digest_in_git = in_git.digest
+    # The state file may know the digest of a tag that is in Git without one.
     if not digest_in_git and last_written and last_written.version == in_git.version:
         digest_in_git = last_written.image_digest
     if not digest_in_git or digest_in_git != best.decision.built:
@@ -712,7 +730,7 @@ class _HeldPlaces(NamedTuple):
 
     application: str
     hold: Hold
-    places: set[tuple[str, str]]
+    places: set[tuple[str, str]]  # (file, key) pairs, as in `edited_places`
 
 
 def _hold_of_others(
@@ -722,7 +740,7 @@ def _hold_of_others(
 ) -> Hold | None:
     """Return the strictest hold of another Application that writes one of `own_places`, or None.
 
-    `own_places` are the files and keys that `application` writes.
+    `own_places` are the (file, key) pairs that `application` writes.
     """
     strictest: Hold | None = None
     for held in held_places:
@@ -756,17 +774,17 @@ def edited_places(
     terms: Terms,
     digest: str = "",
 ) -> set[tuple[str, str]]:
-    """Return the files and keys that an update writes, such as
+    """Return the (file, key) pairs that an update writes, such as
     `("values-prod.yaml", "image.tag")`.
 
     If `digest` is set, the update writes a digest, too. The result is empty if the update cannot be
     written.
     """
-    probe = replace(sub.entry.image, tag="another", digest=digest)  # differs from every version
+    trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest=digest)
     try:
         kind = resolve(sub, snapshot)
         target = target_of(sub, kind, carry=terms.carry)
-        _, edits = EDITORS[kind].write(snapshot.files, target, probe)
+        _, edits = EDITORS[kind].write(snapshot.files, target, trial_image)
     except TaskError:
         return set()
     return {(edit.path, edit.key) for edit in edits}

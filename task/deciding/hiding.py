@@ -65,14 +65,16 @@ class _Merge:
     def layers_after(self, path: str) -> tuple[_Layer, ...]:
         """Return the layers of values that override the file at `path`, in order.
 
-        A file that is not a values file of the source is overridden by all of them.
+        The chart's own file is overridden by all values files, and a subchart's file by the parent
+        chart's values, too.
         """
         parent_charts = self.charts if self.subchart_keys else ()
         later_files: list[_Layer] = []
-        for layer in reversed(self.files):
+        for layer in self.files:
             if layer.path == path:
-                break
-            later_files.insert(0, layer)  # at the start, because the loop goes backwards
+                later_files = []  # only those after the file count
+            else:
+                later_files.append(layer)
         return (*parent_charts, *later_files, *self.values, *self.parameters)
 
 
@@ -114,7 +116,7 @@ def read_by_nobody(files: Files, sub: Subscription, kind: TargetKind) -> bool:
     if kind != "helmvalues" or sub.method != "git":
         return False
     if sub.application.annotations.get("git-repository"):
-        return False  # such as the parent chart's values, or the Application's own manifest
+        return False  # it may be a parent chart's file, or the Application's own manifest
     sources = sub.application.sources
     helm_sources = [source for source in sources if _is_helm(files, source)]
     if not helm_sources:
@@ -132,7 +134,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     It is enough that one source uses the values.
     """
     if read_by_nobody(files, sub, "helmvalues"):
-        if sub.neighbour:  # a warning is enough
+        if sub.neighbour:  # another Application may read it: `file_cautions` warns
             return
         raise _unread_file_error(sub)
 
@@ -187,6 +189,7 @@ def _hidden_by_layer(
         steps = _as_written(written_values, parse_path(key))
         if _is_visible(merge, target.path, steps):
             continue
+        # Find the layer that hides it, for the message.
         full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
         layer = _topmost_that_sets(merge.layers_after(target.path), full_steps)
         is_also_written = layer.path != "" and layer.path in beside
@@ -202,7 +205,8 @@ def _hidden_by_layer(
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
     """Return the last layer that sets the value at these steps (keys, one inside the other).
 
-    If none of the layers does, return a placeholder for messages.
+    If none of them does, the chart itself hides the value, which only `helm template` shows. Then
+    return a placeholder for the message.
     """
     for layer in reversed(layers):
         if _sets(layer, steps):
@@ -228,16 +232,19 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
             if _parameter_covers(parameter, full_steps, in_list=is_values_file):
                 return False
 
-    keys = _keys_to_first_list(full_steps)
-    merged = _merged_with_probe(merge, path, keys)
-    if merge.subchart_keys:
-        # The written file has the subchart's defaults, which come last.
-        values_of_subchart = _nested_value(merged, merge.subchart_keys)
-        if values_of_subchart is None:
-            values_of_subchart = {}
-        keys = keys[len(merge.subchart_keys) :]  # the keys inside the subchart's values
-        merged = _with_defaults(values_of_subchart, _probe_at(keys))
-    return bool(_nested_value(merged, keys) == _PROBE)
+    full_keys = _keys_to_first_list(full_steps)
+    merged = _merged_with_probe(merge, path, full_keys)
+    if not merge.subchart_keys:
+        return bool(_nested_value(merged, full_keys) == _PROBE)
+
+    # The written file has the subchart's defaults: Helm uses them where the values that the parent
+    # chart passes to the subchart have nothing.
+    values_of_subchart = _nested_value(merged, merge.subchart_keys)
+    if values_of_subchart is None:
+        values_of_subchart = {}
+    keys_in_subchart = full_keys[len(merge.subchart_keys) :]
+    merged_in_subchart = _with_defaults(values_of_subchart, _probe_at(keys_in_subchart))
+    return bool(_nested_value(merged_in_subchart, keys_in_subchart) == _PROBE)
 
 
 def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
@@ -247,14 +254,16 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
     with the probe (a text that no file has). If the file at `path` is a subchart's, it is not among
     the merged files, and the result does not have the probe.
     """
+
+    def values_of(layer: _Layer) -> Any:
+        """Return the layer's value at the keys, or the probe for the file at `path`."""
+        return _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
+
     merged: Any = {}
-    for layer in (*merge.files, *merge.values):
-        values = _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
-        merged = _merged_over(merged, values)
-    for chart in merge.charts:
-        is_written_file = chart.path == path and not merge.subchart_keys
-        defaults = _probe_at(keys) if is_written_file else _only_at(chart.values, keys)
-        merged = _with_defaults(merged, defaults)
+    for layer in (*merge.files, *merge.values):  # a later one wins
+        merged = _merged_over(merged, values_of(layer))
+    for chart in merge.charts:  # its values are only used where the others have none
+        merged = _with_defaults(merged, values_of(chart))
     return merged
 
 
@@ -373,7 +382,8 @@ def _both_name_the_image(
 ) -> bool:
     """Return whether the written file and the layer that hides it both name the target's image.
 
-    Then it does not matter which of them wins.
+    Then it does not matter which of them wins. `steps` is the name's place in the written file, and
+    `full_steps` in the layer.
     """
     key_in_layer = path_text(full_steps)
     name_in_file = _text_at(written_values, steps)
@@ -448,12 +458,12 @@ def _chart_keys(files: Files, sub: Subscription, source: Source) -> Iterator[tup
         repository = text(dependency, "repository")
         path = posixpath.join(source.path, repository.removeprefix("file://"))
         is_in_folder = repository.startswith("file://") and posixpath.normpath(path) == folder
-        is_outermost_subchart = subcharts[:1] == [name]  # `subcharts` may be empty
+        is_outermost_subchart = bool(subcharts) and subcharts[0] == name
         if is_in_folder or is_outermost_subchart:
             keys.append(text(dependency, "alias") or name)
     if not keys:  # a chart in the `charts` folder does not have to be listed as a dependency
         keys = subcharts[:1]
-    for key in keys:
+    for key in keys:  # several if the parent includes the chart under several aliases
         yield (key, *subcharts[1:])
 
 
@@ -515,7 +525,7 @@ def _value_layers(source: Source, overrides: _HelmOverrides) -> tuple[_Layer, ..
     """Return the layers of the Application's values: the ones in its spec, and those in its
     override files that are merged with them or replace them.
     """
-    field = source.values_field or "values"
+    field = source.values_field or "values"  # the field that Argo CD uses so far
     layers = [_spec_layer(f"helm.{field}", values=_values_in(source.values))]
     for path, helm in overrides:
         hint = f"remove it from {path}"
@@ -693,7 +703,9 @@ def _refuse_hidden_images(files: Files, sub: Subscription, target: Target) -> No
         return
     later_entries = [(folder, every_entry(files, target, folder)) for folder in later_folders]
 
-    new_entries = [Replacement(name, "", "", "") for name in names]  # in case they do not exist yet
+    # The update adds an entry if there is none. If there is one, another with the same tag does not
+    # change the result.
+    new_entries = [Replacement(name, "", "", "") for name in names]
     errors: list[TargetError] = []
     for name in names:
         updated_entries = _updated_entries([*entries, *new_entries], name)
@@ -752,6 +764,7 @@ def _hidden_by_folders(
         image = made_of(image_before, [applied_entries])
         if image.tag == _PROBE:
             continue
+        # Name what hides it: the Application's images if they alone do, else the folder's entries.
         is_hidden_by_application = (
             is_source_folder and made_of(image_before, [source_images.replacements]).tag != _PROBE
         )
@@ -849,12 +862,14 @@ def _may_read(files: Files, sub: Subscription, source: Source) -> bool:
         if chart not in files and posixpath.basename(sub.path) == _VALUES:
             return True  # the file may belong to a chart that it depends on
         for name in source.value_files:
+            # The `$` at the start of `$ref/path` is not a variable.
             has_variable_or_glob = _UNKNOWN.search(name.lstrip("$")) is not None
             if has_variable_or_glob and _may_match(sub, source, name):
                 return True
         return False
     if source.ref or not in_repository(source, sub):
         return False
+    # Manifests or a plugin may use any file in the source's folder.
     return source.path == "" or sub.path.startswith(f"{source.path}/")
 
 
@@ -889,7 +904,8 @@ def _own_values(sub: Subscription, source: Source) -> str | None:
 def _values_files_of(sub: Subscription, source: Source) -> list[str]:
     """Return the paths of the source's values files in the written repository."""
     paths = [_own_values(sub, source)]
-    paths += [_path_of(sub, source, name) for name in source.value_files[-_MOST_FILES:]]
+    last_names = source.value_files[-_MOST_FILES:]  # the last ones win
+    paths += [_path_of(sub, source, name) for name in last_names]
     return [path for path in paths if path is not None]
 
 

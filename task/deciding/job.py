@@ -46,8 +46,8 @@ class Promoted:
     pinned: bool = False  # whether its file has the digest
     # Reads from Git when this version was written; "" if unknown. Only needed for a minimum age.
     since: Callable[[], str] = field(default=str, compare=False)
-    # Reads from Git whether the file already had this version before `newest`. If not, a later
-    # build without a number is not a step back.
+    # Reads from Git whether the source has gone back: its file already had this version before
+    # `newest`. If not, this version is a later build whose number is unknown.
     went_back: Callable[[], bool] = field(default=bool, compare=False)
 
 
@@ -405,7 +405,7 @@ def error_decision(sub: Subscription, image: Image, error: TaskError, branch: st
 
     `branch` is its base branch, if known.
     """
-    verdict = Verdict("error", error.rule, "")
+    verdict = Verdict("error", error.rule, "")  # `failed` fills it in
     return failed(Decision(sub, image, verdict, branch=branch, head=branch), error)
 
 

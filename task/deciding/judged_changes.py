@@ -15,7 +15,15 @@ from dataclasses import dataclass, field, replace
 
 from task.annotations.write_back import refuse_files
 from task.deciding.by_hand import TEXTS_FOR_A_TAG
-from task.deciding.decide import NOTHING, file_of, own_states, reading, state_path, states_of
+from task.deciding.decide import (
+    NOTHING,
+    TRIAL_TAG,
+    file_of,
+    own_states,
+    reading,
+    state_path,
+    states_of,
+)
 from task.deciding.hiding import refuse_hidden
 from task.deciding.job import Ask, Move, Promoted, Terms, error_decision, failed
 from task.deciding.target import earlier_reading, own_reading, resolve, target_of
@@ -23,7 +31,7 @@ from task.deciding.weigh import (
     Facts,
     Offer,
     Situation,
-    by_age,
+    by_age_at_source,
     by_the_order,
     by_the_rules,
     facts_needed_by_offer,
@@ -37,6 +45,7 @@ from task.editors.file_text import identity_of, split_tag
 from task.errors import SourceError, TargetError, TaskError, Trouble
 from task.image import live_image
 from task.model import (
+    Answer,
     Build,
     Decision,
     Fact,
@@ -167,20 +176,20 @@ def _with_other_places(
     sub: Subscription,
     kind: TargetKind,
 ) -> Reading:
-    """Return the target's reading, with the versions in the other places that an update would
-    write as its `also`.
+    """Return the target's reading (`in_target`), with `also` filled in.
 
-    Only manifests and Flux resources can have the image in several places. To find these places,
-    write a tag that differs from every version, and look at the texts that it replaces.
+    Manifests and Flux resources may have the image in several places, perhaps with different
+    versions. The reading has one of these versions, and `also` gets the others.
     """
     if kind not in ("manifests", "flux"):
         return in_target
-    probe = replace(sub.entry.image, tag="another", digest="")
-    _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), probe)
+    # An update writes all of these places, so the edits of a trial write show what is there now.
+    trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest="")
+    _, edits = EDITORS[kind].write(snapshot.files, target_of(sub, kind), trial_image)
 
     other_versions: list[str] = []
     for edit in edits:
-        may_be_image = ":" in edit.old or "/" in edit.old
+        may_be_image = ":" in edit.old or "/" in edit.old  # rather than only a tag
         image = live_image(edit.old) if may_be_image else None
         if image is None or image.version in ("", in_target.version):
             continue
@@ -196,7 +205,7 @@ def touched_entry(pair: Pair, sides: Sides, terms: Terms) -> Touched | NotJudged
     An entry is one image of one Application.
     """
     sub = pair.effective
-    sub_before = pair.before or sub
+    sub_before = pair.before or sub  # a new entry may track an image that the base already has
 
     old_or_error = _reading_or_error(sides.base, sub_before, terms)
     new = _reading_or_error(sides.merged, sub, terms)
@@ -240,6 +249,8 @@ def _unreadable_entry(
     if was_readable or has_different_error:
         # A `SourceError` means that the change removes the target, rather than breaking it.
         return NotJudged(pair, new_error, broken=not isinstance(new_error, SourceError))
+    # The target was already unreadable. The change still has to answer for it if it adds the entry
+    # or touches the target.
     if is_new_entry or _is_at_or_below(pair.effective.path, sides.paths):
         return NotJudged(pair, new_error, broken=False)
     return None  # it was already unreadable for the same reason
@@ -311,8 +322,9 @@ def names_another_version(old: Reading, new: Reading, sub: Subscription) -> bool
 def candidates(touched: Touched) -> list[Image]:
     """Return the versions that the change writes for one entry, as images.
 
-    The image may appear several times in the same target, and `Reading.also` has the versions at
-    the other places. The version at the main place is left out if only other places change.
+    A target may have the image in several places. A reading is of the main place, and its `also`
+    has the versions at the other places. The version at the main place is left out if only other
+    places change.
     """
     sub = touched.pair.effective
     old = touched.old
@@ -354,7 +366,8 @@ def governed_pair(pair: Pair, asks: Sequence[Ask]) -> Pair:
         return Pair(subs[0], None)
 
     after, before = subs
-    # Of the two reasons why the base may require a digest, only the config's rule counts.
+    # The base may require a digest because of its config or of the old annotations. Only the config
+    # counts: a change may loosen annotations, and `_loosened_rule_warnings` reports it.
     annotation_pins_before = pair.before.policy.pin_digest
     config_pins_before = before.policy.pin_digest and not annotation_pins_before
     strict_policy = replace(
@@ -576,10 +589,11 @@ def judged(version: Version, judging: Judging) -> Judgement:
     if refusal is not None:
         return Judgement(touched, Move(situation.decision(image, refusal)))
 
+    # Each of these checks only sees what the earlier ones admit.
     offer = offer_of(version)
-    decision, warnings = _by_rules_and_order(offer, situation, judging)
-    source = offer.promoted.source if offer.promoted else ""
-    decision = replace(decision, candidate=image, built=image.digest, source=source)
+    decision_as_in_run, warnings = _by_rules_and_order(offer, situation, judging)
+    # A run may add or leave out the digest. Here, the image is what the change writes.
+    decision = replace(decision_as_in_run, candidate=image)
     if decision.verdict == "update":
         decision = _by_minimum_age(decision, offer, situation)
     if decision.verdict == "update":
@@ -619,7 +633,8 @@ def _refusal_of_unfit_value(touched: Touched, image: Image, judging: Judging) ->
     refusal = objection(image.tag, sub.policy)
     if refusal:
         return refusal
-    # A reading of a kustomization has only the tags of the image's other entries.
+    # Of the image's other entries, a reading of a kustomization has only the tags, so it is unknown
+    # whether they have a digest.
     is_of_other_entry = touched.kind == "kustomization" and image.tag in touched.new.also
     if image.digest or is_of_other_entry:
         return None
@@ -641,34 +656,48 @@ def _by_rules_and_order(
     """Return the decision by the rules and by the order of builds, and the warnings.
 
     A run refuses an older version. Here, an older version only causes a warning, unless the config
-    refuses it (`judging.refused`).
+    refuses it (`judging.refused`). The rules compare tags, and the order compares builds, so both
+    may find that the version is older.
     """
-    sub = situation.subscription
-    answer = situation.facts.answers.get(question_about(sub, offer.image))
-    warnings: tuple[Problem, ...] = ()
-
-    by_rules = by_the_rules(offer, answer, situation)
-    # "not-newer" is the rule that refuses an older tag.
-    is_allowed_for_people = by_rules.rule == "not-newer" and "not-newer" not in judging.refused
-    if is_allowed_for_people:
-        warnings = (_older_version_problem(by_rules),)
-        terms = replace(situation.terms, allow_downgrade=True)
-        by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
-    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
-        because = "the same version in another form"
-        by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
+    answer = situation.facts.answers.get(question_about(situation.subscription, offer.image))
+    by_rules, warnings = _by_rules(offer, answer, situation, judging)
     if by_rules.verdict != "update":
         return by_rules, ()
 
     version = Written(offer.image.tag, offer.image.digest, offer.build)
     by_order = by_the_order(by_rules, version, answer, situation, offer.promoted)
-    if by_order.verdict == "refuse" and by_order.rule not in judging.refused:
+    if by_order.verdict == "refuse" and by_order.rule not in judging.refused:  # an older build
         warnings += (_older_version_problem(by_order),)
         return replace(by_rules, unchecked=by_order.unchecked), warnings
     # If the config does not refuse older versions, an unknown order cannot block the change.
     if by_order.verdict == "error" and not judging.refused:
         return by_rules, warnings
     return by_order, warnings
+
+
+def _by_rules(
+    offer: Offer,
+    answer: Answer | None,
+    situation: Situation,
+    judging: Judging,
+) -> tuple[Decision, tuple[Problem, ...]]:
+    """Return the decision by the rules and the registry's response (`answer`), and a warning if the
+    tag is older, but allowed.
+
+    The decision is never that the version is unchanged, because the change does write something.
+    """
+    by_rules = by_the_rules(offer, answer, situation)
+    warnings: tuple[Problem, ...] = ()
+    has_older_tag = by_rules.rule == "not-newer"
+    if has_older_tag and "not-newer" not in judging.refused:  # apply all other rules
+        warnings = (_older_version_problem(by_rules),)
+        terms = replace(situation.terms, allow_downgrade=True)
+        by_rules = by_the_rules(offer, answer, replace(situation, terms=terms))
+
+    if by_rules.verdict == "unchanged":  # in a different form, such as without a digest
+        because = "the same version in another form"
+        by_rules = replace(by_rules, judged=Verdict("update", "admitted", because))
+    return by_rules, warnings
 
 
 def _older_version_problem(decision: Decision) -> Problem:
@@ -701,7 +730,7 @@ def _by_minimum_age(decision: Decision, offer: Offer, situation: Situation) -> D
     """
     sub = situation.subscription
     if offer.promoted:
-        return by_age(decision, offer.promoted, situation.terms)
+        return by_age_at_source(decision, offer.promoted, situation.terms)
     age = max(sub.policy.minimum_age, situation.terms.minimum_age)
     if not age:
         return decision
@@ -718,7 +747,7 @@ def _error_if_unanswered(decision: Decision, version: Version, judging: Judging)
     """Return the decision, or an error if a required registry query failed."""
     for question, fact in facts_needed_by_version(version, judging):
         if fact == "created" and not _requires_date(version, judging):
-            continue
+            continue  # the date only tells which build is older, and that is only a warning
         answer = judging.facts.answers.get(replace(question, facts=()))
         if answer and answer.error:
             return registry_error(decision, answer.error)
@@ -726,7 +755,7 @@ def _error_if_unanswered(decision: Decision, version: Version, judging: Judging)
 
 
 def _requires_date(version: Version, judging: Judging) -> bool:
-    """Return whether the check fails without the version's date."""
+    """Return whether the check must fail if the version's date is unknown."""
     policy = version.touched.pair.effective.policy
     return bool(judging.refused or policy.minimum_age or judging.terms.minimum_age)
 
@@ -757,12 +786,11 @@ def _judged_rollback(version: Version, situation: Situation, judging: Judging) -
         held_decision = replace(decision, judged=_verdict_of_hold(image, freeze, situation))
         return Judgement(touched, Move(held_decision, hold=freeze))
 
-    # The doubt is a refusal, the error that prevents the check, or None if the version exists.
-    doubt = _doubt_about_existence(touched, image, situation, judging.sides.base)
-    if isinstance(doubt, TaskError):
-        return Judgement(touched, Move(registry_error(decision, doubt)))
-    if doubt is not None:
-        return Judgement(touched, Move(replace(decision, judged=doubt)))
+    refusal_or_error = _doubt_about_existence(touched, image, situation, judging.sides.base)
+    if isinstance(refusal_or_error, TaskError):
+        return Judgement(touched, Move(registry_error(decision, refusal_or_error)))
+    if refusal_or_error is not None:
+        return Judgement(touched, Move(replace(decision, judged=refusal_or_error)))
 
     is_repeated = memories.after.rollback == memories.before.rollback
     warnings = (_repeated_rollback(touched, image),) if is_repeated else ()
@@ -874,16 +902,16 @@ def _changed_annotations(before: Subscription, after: Subscription) -> list[str]
 def line_of(snapshot: Snapshot, touched: Touched, terms: Terms) -> int:
     """Return the number of the version's line in its file, or 0 if unknown.
 
-    To find it, write a different version, and look for the first line that changes.
+    It is the first line that a trial write of a different version changes.
     """
     sub = touched.pair.effective
     path = touched.new.file
     if path not in snapshot.files:
         return 0
-    probe = replace(sub.entry.image, tag="another", digest="")
+    trial_image = replace(sub.entry.image, tag=TRIAL_TAG, digest="")
     target = target_of(sub, touched.kind, carry=terms.carry)
     try:
-        edited_files, _ = EDITORS[touched.kind].write(snapshot.files, target, probe)
+        edited_files, _ = EDITORS[touched.kind].write(snapshot.files, target, trial_image)
     except TaskError:
         return 0
     if path not in edited_files:

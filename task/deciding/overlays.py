@@ -191,6 +191,7 @@ def names_in_tree(files: Files, root: str) -> set[str]:
             if path not in files:
                 return set()
             names |= {image.name for image in _images_in(files[path].text)}
+        # An outer kustomization has to match the name that an inner one has set.
         names |= {text(image, "newName") for image in mappings(data, "images")}
     return names - {""}
 

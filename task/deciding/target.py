@@ -64,6 +64,7 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
     is_kind_unknown = sub.source.kind == "" and sub.target in ("override", "file")
     if is_kind_unknown:  # it depends on which files exist in Git
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
+        # These include the places that the other override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
         return tuple(places)
 
@@ -124,6 +125,7 @@ def _kind(sub: Subscription, files: Files) -> TargetKind | None:
         if kind == sub.target:
             return kind
     source_kind = sub.source.kind or _kind_by_signs(sub.source.path, files)
+    # If `write-back-target` is only a path ("file"), its name decides for a Helm chart.
     is_override = posixpath.basename(sub.path).startswith(".argocd-source-")
     if sub.target == "file" and source_kind == "Helm" and not is_override:
         return "helmvalues"
@@ -143,9 +145,11 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
 
     `carry` says whether to copy the Application's own parameters into the override file.
     """
-    own_claim = (sub.entry.alias, sub.entry.image.identity)
     # A claim is one entry of the Application's `image-list`.
+    own_claim = (sub.entry.alias, sub.entry.image.identity)
     other_claims = [claim for claim in sub.claims if (claim.alias, claim.identity) != own_claim]
+    # `directory.recurse` is about the source's own folder. Any other folder counts as a whole.
+    recurse = sub.source.recurse or sub.path != sub.source.path
     return Target(
         kind=kind,
         path=sub.path,
@@ -155,7 +159,7 @@ def target_of(sub: Subscription, kind: TargetKind, *, carry: bool | None = None)
         application=sub.application.key,
         alias=sub.entry.alias,
         values=_values_files(sub),
-        recurse=sub.source.recurse or sub.path != sub.source.path,
+        recurse=recurse,
         fallbacks=sub.fallbacks,
         carry=carry,
         managed=sub.managed,
@@ -174,7 +178,8 @@ def _values_files(sub: Subscription) -> tuple[str, ...]:
     names = source.value_files
     is_chart_in_repo = sub.repo == source.repo and not source.chart
     if is_chart_in_repo:
-        # an umbrella chart may contain the subchart that the key is for
+        # An umbrella chart may contain the subchart that the key is for: `db.image.tag` is
+        # `image.tag` in `charts/db/values.yaml`.
         subchart, _, _ = sub.keys.tag.partition(".")
         names = (f"charts/{subchart}/values.yaml", "values.yaml", *names)
 
@@ -203,7 +208,10 @@ def earlier_reading(files: Files, target: Target, path: str, text: str) -> Readi
 
 
 def _in_own_path(sub: Subscription) -> bool:
-    """Return whether the source's path is a folder in the written repository, but not its root."""
+    """Return whether the source's path is a folder in the written repository, but not its root.
+
+    A path with `..` does not count, because it may lead out of the repository.
+    """
     path = sub.source.path
     return path != "" and sub.repo == sub.source.repo and ".." not in path.split("/")
 
@@ -331,7 +339,7 @@ def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
     """
     keys = overrides.names_of(sub.keys)
     paths = _values_files_by_precedence(sub)
-    layers = [(_VALUES, File(sub.source.values))]
+    layers = [(_VALUES, File(sub.source.values))]  # read like a file with this name
     layers += [(path, files[path]) for path in paths if path in files]
     for path, file in layers:
         target = Target("helmvalues", path, keys, sub.entry.image, sub.source)

@@ -50,6 +50,7 @@ def verified(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         alternative = move.otherwise
         is_refused = checked_moves[index].decision.verdict == "refuse"
         if alternative and is_refused:
+            # The branch to write to has been chosen for the move, but not for its alternatives.
             decision = replace(alternative.decision, head=move.decision.head)
             alternatives[index] = replace(alternative, decision=decision)
     if not alternatives:
@@ -213,6 +214,7 @@ def _with_digests(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         return replace(_question_of_move(move), facts=("digest",))
 
     def with_digest(move: Move, answer: Answer) -> Move:
+        """Return the move with the digest in the registry's response."""
         if answer.error:
             return Move(registry_error(move.decision, answer.error))
         if not answer.exists or not answer.digest:
@@ -245,13 +247,14 @@ def _with_proofs(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
         )
 
     def with_proof(move: Move, answer: Proof | Verdict | TaskError) -> Move:
-        if isinstance(answer, TargetError):  # a file in the repository is not a key
+        """Return the move with its proof, or as the refusal or error that says why it has none."""
+        if isinstance(answer, TargetError):  # not from the registry: a file in Git is not a key
             return move.failed(answer)
         if isinstance(answer, TaskError):
             return Move(registry_error(move.decision, answer))
         if isinstance(answer, Verdict):
             because = f"{move.decision.candidate.version}: {answer.because}"
-            if move.released:  # keep the hold and the build, so a release works once proved
+            if move.released:  # the hold stays, so that the release can be repeated with a proof
                 because = f"not released: {because}; --discard ends the hold without writing it"
             return move.without_effect(replace(answer, because=because))
         return replace(move, decision=replace(move.decision, proof=answer))
@@ -267,11 +270,13 @@ def _with_labels(moves: Sequence[Move], last_checks: LastChecks) -> list[Move]:
     """
 
     def question_of(move: Move) -> Question | None:
+        """Return the question for a move's labels, or None if the move writes no new image."""
         if not move.updates or move.kept:
             return None
         return replace(_question_of_move(move), facts=("labels",))
 
     def with_labels(move: Move, answer: Answer) -> Move:
+        """Return the move with the labels in the registry's response."""
         doubt = move.decision.unchecked or unchecked(answer, ("labels",), move.subscription)
         return replace(
             move,

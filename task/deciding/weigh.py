@@ -124,7 +124,7 @@ def _dates_needed(
     has_number_or_commit = new.sequence is not None or new.commit != ""
     is_first_known_build = old == Build() and has_number_or_commit
     if check != "always" and is_first_known_build:
-        return []  # later builds will be compared with this one
+        return []  # it is written; later builds will be compared with its number or commit
     if _comparable_without_dates(new, old):
         return []
     dates: list[tuple[Question, Fact]] = []
@@ -141,6 +141,7 @@ def _may_be_newer(current: Reading, image: Image, policy: Policy) -> bool:
 
     A current version whose tag the rules no longer admit does not count as newer.
     """
+    # The same tag without a digest is no change.
     is_same_image = image.tag == current.tag and image.digest in ("", current.digest)
     if not current.version or is_same_image:
         return False
@@ -316,21 +317,20 @@ def weigh(situation: Situation, offer: Offer) -> Move:
     The decision is made first by the rules, then by the order of builds, then by the holds.
     """
     question = question_about(situation.subscription, offer.image)
-    answer = situation.facts.answers.get(question)
+    answer = situation.facts.answers.get(question)  # the registry's response, if it was queried
     promoted = offer.promoted
-    source = promoted.source if promoted else ""
 
     decision = by_the_rules(offer, answer, situation)
-    decision = replace(decision, source=source, built=offer.image.digest, event=offer.origin)
     offered_version = _version_of_offer(offer, decision.candidate, answer)
+    # The other checks may only turn an update into a refusal or an error.
     if decision.verdict == "update" and promoted:
-        decision = by_age(decision, promoted, situation.terms)
+        decision = by_age_at_source(decision, promoted, situation.terms)
     if decision.verdict == "update":
         decision = by_the_order(decision, offered_version, answer, situation, promoted)
 
-    if promoted and decision.rule in ("not-newer", "superseded"):
+    if promoted and decision.rule in ("not-newer", "superseded"):  # it is older than the one in Git
         because = f"{decision.because}; to promote it anyway: --allow-downgrade"
-        decision = with_reason(decision, because)
+        return Move(with_reason(decision, because))
     if decision.verdict != "update":
         return Move(decision)
     hold = situation.hold
@@ -355,7 +355,7 @@ def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writ
 def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
     """Return how an update to the offered version changes the state file, or None if it does not.
 
-    The file then remembers the build as written, and expired holds are removed.
+    The file then remembers the build as written, and its expired holds are removed.
     """
     now = situation.terms.now
     memory = written(situation.memory, offered_version, situation.subscription.policy)
@@ -377,7 +377,12 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     terms = situation.terms
     image = _image_to_judge(offer, answer, situation)
     verdict = judge(image, sub.policy, situation.current, allow_downgrade=terms.allow_downgrade)
-    decision = situation.decision(image, verdict)
+    decision = replace(
+        situation.decision(image, verdict),
+        source=offer.promoted.source if offer.promoted else "",
+        built=offer.image.digest,
+        event=offer.origin,
+    )
     if decision.verdict not in ("update", "error"):
         return decision
 
@@ -442,9 +447,9 @@ def _writes_digest(offer: Offer, situation: Situation) -> bool:
     return situation.kind in ("helm-override", "helmvalues")
 
 
-def by_age(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
-    """Return the decision about a promotion, or a refusal if the promotion's source has not had
-    the version for long enough.
+def by_age_at_source(decision: Decision, promoted: Promoted, terms: Terms) -> Decision:
+    """Return the decision about a promotion, or a refusal if the Application from which the version
+    is promoted has not had it for long enough.
     """
     age = max(decision.subscription.policy.minimum_age, terms.minimum_age)
     if not age:
@@ -478,20 +483,20 @@ def by_the_order(
     """Return the decision, which is an update, or a refusal if the offered build is older than the
     one in Git. An older build that finishes later must not win.
 
-    `answer` is the registry's response about the offered version. If facts are unknown because the
-    registry did not respond, the decision gets a warning (`unchecked`).
+    `answer` is the registry's response about the offered version. If needed facts are unknown
+    because the registry did not respond, the update gets a warning (`unchecked`).
     """
     sub = situation.subscription
     in_git = situation.in_git
     offer = Offer(sub.image_at(offered_version), offered_version.build)
-    # The order depends on facts about the offered image, and about the image in Git.
+    # Facts are needed about the offered image and, for the order, about the image in Git.
     needed = facts_needed_by_offer(sub, offer, in_git, situation.memory, situation.terms.check)
     question_about_git = question_about(sub, in_git)
     facts_about_git = [fact for question, fact in needed if question == question_about_git]
     facts_about_offer = [fact for question, fact in needed if question != question_about_git]
 
     answer_about_git = situation.facts.answers.get(question_about_git)
-    # If no facts are needed, this is the answer to another Application's question.
+    # Without `facts_about_git`, another Application has asked, and an error has no effect here.
     if facts_about_git and answer_about_git:
         error = answer_about_git.error
         if error and stops_in_any_mode(error):
@@ -504,7 +509,7 @@ def by_the_order(
     refusal = _refusal_as_older(decision, offered_version, memory, situation, promoted)
     if refusal:
         return refusal
-    # a warning about facts that are unknown, from either response
+    # Warn about unknown facts, of either image.
     doubt = decision.unchecked or unchecked(answer_about_git, facts_about_git, sub)
     if doubt is None:
         return decision
@@ -525,18 +530,18 @@ def _refusal_as_older(
     sub = situation.subscription
     in_git = situation.in_git
     because = superseded(offered_version, sub.policy, in_git, memory, situation.facts.ancestry)
-    if because and promoted is None:
-        app = sub.application.key
-        version = offered_version.version
-        because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
     if because:
+        if promoted is None:  # `weigh` has its own advice for a promotion
+            app = sub.application.key
+            version = offered_version.version
+            because = f"{because}; to write it anyway: image-update rollback {app} --to {version}"
         return replace(decision, judged=Verdict("refuse", "superseded", because))
     if promoted is None:
         return None
-    because = gone_back(offered_version, sub.policy, promoted.newest, in_git, memory)
-    if not because:
+    why_gone_back = gone_back(offered_version, sub.policy, promoted.newest, in_git, memory)
+    if not why_gone_back:
         return None
-    return _refusal_after_source_rollback(decision, promoted, because)
+    return _refusal_after_source_rollback(decision, promoted, why_gone_back)
 
 
 def _doubt_with_counters(
@@ -562,6 +567,9 @@ def _refusal_after_source_rollback(
 ) -> Decision | None:
     """Return the refusal of a version that the promotion's source has rolled back to, or the error
     if that cannot be determined. Return None if the source has not been rolled back.
+
+    `because` is the reason for the refusal, from `gone_back`, which only says that a rollback is
+    possible. The source's history in Git shows whether there was one.
     """
     try:
         went_back = promoted.went_back()
