@@ -375,7 +375,7 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
         return
 
     image_list = app.annotations.get("image-list", "")
-    without_alias = read_image_list(image_list).bare
+    without_alias = read_image_list(image_list).without_alias
     if image_key and prefix in without_alias:
         entry_text = without_alias[prefix].text
         message = (

@@ -133,15 +133,19 @@ def _typer_parameter(
         autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
-    # Typer shows it in the help. A parameter without a default becomes required.
+    # Typer shows the default in the help. It reads all values except flags as strings, and `_reader`
+    # converts them.
     default_for_typer: Any = option.shown or default
-    if is_required:
+    type_for_typer: Any = str
+    if is_required:  # Typer requires a parameter without a default
         default_for_typer = inspect.Parameter.empty
+        type_for_typer = list[str] if is_list else str
     elif is_list:
         default_for_typer = None
+        type_for_typer = list[str] | None
     elif is_flag:
         default_for_typer = bool(default)
-    type_for_typer = _type_for_typer(is_flag=is_flag, is_list=is_list, is_required=is_required)
+        type_for_typer = bool
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -187,18 +191,6 @@ def _reader(
         return result
 
     return read
-
-
-def _type_for_typer(*, is_flag: bool, is_list: bool, is_required: bool) -> Any:
-    """Return the type that Typer should use for an option: `bool`, `str`, or a list of strings.
-
-    Typer reads all values except flags as strings, and `_reader` converts them.
-    """
-    if is_required:
-        return list[str] if is_list else str
-    if is_flag:
-        return bool
-    return list[str] | None if is_list else str
 
 
 def _given_values(
