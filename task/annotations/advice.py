@@ -130,6 +130,7 @@ def on_constraint(entry: Entry) -> str:
     """
     constraint = entry.constraint
     word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
+    # `semver:1.x` is invalid only because of the keyword. A plain range has another mistake.
     version_range = range_of(constraint) if colon else ""
     if version_range:
         return f"use {entry_with(entry, version_range)}"

@@ -107,7 +107,8 @@ def write_backs(
         if where:
             distinct_places[where] = None
 
-    # The folder of the first target, by repository and branch. All targets there share it.
+    # Complete each target: its branch, and what it shares with other targets. `homes` has the folder
+    # of the first target, by repository and branch. All targets there share it.
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:
@@ -176,13 +177,12 @@ def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: st
     has_git_repository = app.annotations.get("git-repository", "") != ""
     is_written_elsewhere = has_git_repository and kind != "override"
     if source.chart and not is_written_elsewhere:
-        description = f"the Helm chart {source.chart!r}"
-        message = f"the source is {description}, not a Git repository"
+        message = f"the source is the Helm chart {source.chart!r}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
     repo, base = _repository(app, source)
     if repo.startswith("oci://"):
-        description = f"the OCI artifact {without_login(repo)}"
-        message = f"the source is {description}, not a Git repository"
+        artifact = without_login(repo)
+        message = f"the source is the OCI artifact {artifact}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
 
     fallbacks: tuple[str, ...] = ()
@@ -236,13 +236,13 @@ def _parse_target(text: str) -> tuple[str, str]:
     """
     word, colon, path = (part.strip() for part in text.partition(":"))
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
-        root = "/" if "/" in path else "."
-        folder = posixpath.dirname(path) or root
+        folder = posixpath.dirname(path) or "."
         message = f"{text!r} is a file, but kustomization requires the folder that contains it"
         raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
 
+    # From here on, the text is the path of a file, or a mistake.
     _refuse_similar_word(text, word, path)
     lowercase_names = [file_name.lower() for file_name in KUSTOMIZATIONS]
     if posixpath.basename(text).lower() in lowercase_names:
@@ -303,8 +303,8 @@ class Neighbours:
         """Return the Subscription, with the other Application that its values file belongs to as
         `neighbour`, if there is one.
 
-        A values file belongs to the Application whose source is the file's folder, or else the
-        nearest parent folder.
+        This is the Application whose source is the file's folder, or else the nearest parent
+        folder. The Subscription's own Application is passed over.
         """
         if sub.target != "helmvalues":
             return sub
@@ -354,8 +354,8 @@ def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source
         if not explicit_kinds:
             return ()
         kind = explicit_kinds[0]
-    with_section = [source for source in sources if source.section == kind]  # AIU v0
-    of_kind = [source for source in sources if source.kind == kind]  # AIU v1.1
+    with_section = [source for source in sources if source.section == kind]  # as in AIU v0
+    of_kind = [source for source in sources if source.kind == kind]  # as in AIU v1.1
     return with_section or of_kind
 
 
