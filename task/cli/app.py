@@ -289,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
     call = Call(group, argv)
     try:
         shutdown.hear()
-        if list(argv) == ["exit-codes", "--help"]:
+        if list(argv) == ["exit-codes", "--help"]:  # `image-update help exit-codes`
             typer.echo(TABLE)
             return int(Exit.OK)
         if call.mistake:
@@ -373,7 +373,7 @@ def _report_error(error: TaskError, call: Call) -> int:
     The message uses the names of the form's parameters if the options are from a form.
     """
     code = shutdown.code_of_run([error.trouble])
-    message = call.in_words_of_the_form(str(error))
+    message = call.in_words_of_the_form(str(error))  # with the subject, which the log gets apart
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if kind_of(call.command).for_ci:

@@ -44,6 +44,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         context: typer.Context,
         **_parsed: Any,  # the same as `context.params`, but None for an empty list
     ) -> int:
+        """Call `body`, and return its exit code."""
         shutdown.check()  # a signal during the imports did not raise, and stdin may never end
         has_settings = command in TAKEN
         if has_settings:
@@ -182,8 +183,9 @@ def _reader(
     """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+        """Return the value for the settings. Raises `BadParameter` if a required one is blank."""
         given = _given_values(context, param, value, option, default)
-        if is_flag:  # the variable is the one for `--x`; a blank variable counts as unset
+        if is_flag:  # Typer has read a bool, but does not treat a blank variable as unset
             return value if given.is_given else field.default
         result = option.read(given)
         if is_required and not result:

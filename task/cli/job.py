@@ -119,18 +119,19 @@ def job_of(
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     origin = origin_of(environ)  # the CI job's own commit, repository, and run
-    # known even if the CI job has not built the images
+    # the repository of the CI job, even if the job has not built the images
     job_repository = without_login(settings.source_repository or origin.repository)
+    # Events are about builds elsewhere, and commands such as `promote` deploy earlier builds.
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
     if not is_build_of_job:  # other facts about the CI job do not describe the images' build
         origin = Origin(run=origin.run)
 
     build = Build()
-    if not events:
+    if not events:  # the options may describe the build, even if the variables do not
         build_variables = environ if is_build_of_job else {}
         build = build_of(build_variables, event_options, settings.source_repository)
 
-    # the source of the images: "" if they were not built by this job, unless an option has it
+    # the source of the images: if the job has not built them, only the options can say it
     source_repository = without_login(settings.source_repository or origin.repository)
     source_commit = event_options.source_commit or origin.commit
     source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)

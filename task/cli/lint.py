@@ -181,7 +181,9 @@ def _collect_findings(
     for finding in (*annotation_findings, *inspected.owner_findings):
         placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
     placed_findings += _release_findings(inspected)
-    for finding in inspected.file_findings:
+    for (
+        finding
+    ) in inspected.file_findings:  # without an annotation, so at the manifest's first line
         placed_findings.append((finding, *_file_and_line(finding, "", texts)))
     return placed_findings, applications_read, inspected.comparison
 
@@ -493,29 +495,29 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     line = start
     for part in field:
-        key_or_item, node = _part_of(
-            node, part
-        )  # the node on whose line it is, and the next parent
+        # The line is that of the key, or of the item in a sequence. The next part is in the value.
+        key_or_item, node = _part_of(node, part)
         if key_or_item is None:
             break
-        line = begin + text.count("\n", 0, key_or_item.start) + 1
+        lines_before = text.count("\n", 0, key_or_item.start)  # in the document
+        line = begin + lines_before + 1  # `begin` counts from 0
     return line
 
 
-def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
+def _part_of(node: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
     """Return the key and the value of `part` in a YAML node, or (None, None) if it does not exist.
 
     In a mapping, `part` is a key. In a sequence, it is an index, and the item is returned twice,
     because it has no key.
     """
-    node = resolved(parent) if parent else None
-    if node is None:
+    collection = resolved(node) if node else None  # the node itself, or what an alias stands for
+    if collection is None:
         return None, None
-    if node.kind == "sequence" and isinstance(part, int) and part < len(node.children):
-        item = node.children[part]
+    if collection.kind == "sequence" and isinstance(part, int) and part < len(collection.children):
+        item = collection.children[part]
         return item, item
-    if node.kind == "mapping" and isinstance(part, str):
-        for key, value in pairs(node):
+    if collection.kind == "mapping" and isinstance(part, str):
+        for key, value in pairs(collection):
             if key.value == part:
                 return key, value
     return None, None

@@ -288,6 +288,7 @@ def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError
     flags = leading_flags[0]
 
     def name_of(flag: re.Match[str]) -> str:
+        """Return the name of a matched flag that the user knows."""
         return names_of_flags.get(flag[0], flag[0])
 
     names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)

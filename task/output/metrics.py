@@ -129,8 +129,8 @@ def _samples_of_run(report: Report, *, seconds: float, now: float) -> dict[str, 
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
-    rollbacks = sum(commit.rollback for commit in landed)
-    pull_requests = sum(bool(commit.pull_request) for commit in report.commits)
+    rollbacks = len([commit for commit in landed if commit.rollback])
+    pull_requests = len([commit for commit in report.commits if commit.pull_request])
     verdicts = [decision.judged for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
     severities = Counter(problem.severity for problem in report.problems)

@@ -309,8 +309,10 @@ def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
     """
     word = _WOULD_BE[verdict.verdict]
     because = without_logins(verdict.because)
-    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense, once
-        because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
+    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense
+        build, verb, reason = because.rpartition(" is waiting: ")
+        if verb:
+            because = f"{build} would wait: {reason}"
     if overridden_by:
         return (
             f"{OVERRIDDEN}: {verdict.rule}: {because};"

@@ -85,6 +85,7 @@ class Line(NamedTuple):
         It starts with the rule, except for an update or a deferred build.
         """
         if self.verdict in ("update", "defer"):
+            # The line already has the word "held".
             return self.because.removeprefix("held").lstrip(":; ") or self.rule
         return f"{self.rule}: {self.because}"
 
@@ -97,6 +98,7 @@ def lines(report: JSON) -> list[Line]:
     order = list(CHECKED if run.checks else VERDICTS)
 
     def rank(line: Line) -> int:
+        """Return the position of a line's verdict. An unknown one, of a later version, is last."""
         return order.index(line.verdict) if line.verdict in order else len(order)
 
     return sorted((_line_of(decision, run) for decision in report["decisions"]), key=rank)
