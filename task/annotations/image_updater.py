@@ -302,7 +302,7 @@ def _references_of_all(
             for reference in _references_in(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 has_wildcard = _WILD.search(pattern) is not None
-                has_escape = "\\" in pattern  # so the pattern is not spelled like the name
+                has_escape = "\\" in pattern  # then the pattern is not spelled like the name
                 is_exact = not has_wildcard and not has_escape
                 key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)

@@ -220,8 +220,8 @@ class _Occurrence:
 def _similar_findings(
     apps: Iterable[Application], defaults: Defaults
 ) -> Iterable[list[_Occurrence]]:
-    """Return the findings of all Applications. Those that may be the same problem are together: they
-    have the same maker and the same common part.
+    """Return the findings of all Applications in groups. Those in one group may be the same
+    problem: they have the same maker and the same common part.
     """
     similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by what they have in common
     position = 0

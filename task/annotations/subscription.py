@@ -179,20 +179,20 @@ def _flaws_of_entries(
     readings: Sequence[EntryReading],
     error: Faulty | TaskError,
 ) -> list[Flaw]:
-    """Return an error in an Application's annotations (`Faulty`) or source (`TaskError`) as a flaw
-    of each entry.
+    """Return an error in an Application's annotations (`Faulty`), or in the source or target that
+    they choose (any other `TaskError`), as a flaw of each entry.
 
-    Without any entry, returns a single flaw for an error in the annotations. An error in the source
-    is no flaw then, because nothing would be written to the source.
+    Without any entry, returns a single flaw for an error in the annotations. Other errors are no
+    flaws then, because nothing would be written.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
         key = error.key
         value = error.value
-    else:  # the write-back target, if there is one, has chosen the source
+    else:
         trouble = Trouble(error.rule, error.message, error.hint)
         value = app.annotations.get(TARGET, "")
-        key = TARGET if value else ""
+        key = TARGET if value else ""  # without the annotation, no annotation is wrong
     if not readings and isinstance(error, Faulty):
         return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
     return [

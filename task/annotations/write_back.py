@@ -107,8 +107,9 @@ def write_backs(
         if where:
             distinct_places[where] = None
 
-    # Complete each target: its branch, and what it shares with other targets. `homes` has the folder
-    # of the first target, by repository and branch. All targets there share it.
+    # Complete each target with its branch, and with what it shares with the other targets.
+    # `homes` has the folder of the first target, by repository and branch. All targets there share
+    # it.
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:

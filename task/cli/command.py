@@ -134,8 +134,8 @@ def _typer_parameter(
         autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
-    # Typer shows the default in the help. It reads all values except flags as strings, and `_reader`
-    # converts them.
+    # Typer shows the default in the help. It reads all values except flags as strings, which
+    # `_reader` converts.
     default_for_typer: Any = option.shown or default
     type_for_typer: Any = str
     if is_required:  # Typer requires a parameter without a default

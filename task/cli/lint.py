@@ -212,7 +212,8 @@ def _inspect(
         *_reverted_patches(apps, sets, scope, world),
         *_required_signatures(apps, scope, world),
     ]
-    # empty if Applications were passed over, because it would not have everything that writes
+    # All subscriptions are needed to find the conflicts between them. If Applications were passed
+    # over, some are unknown, so the list stays empty.
     git_subs = [] if world.passed_over() else _subscriptions_to_git(discovery, scope)
 
     comparison = None
@@ -284,7 +285,8 @@ def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
     for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
             finding = of_flaw(release.application, flaw)
-            # this flaw is about the release's location, which may be elsewhere in the repository
+            # A flaw without a key says that the manifest is not in Git here. It may be in Git where
+            # `run` reads it.
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_file_and_line(finding, "", inspected.texts)

@@ -137,7 +137,7 @@ def _run_of(report: JSON) -> _Run:
 def _line_of(decision: JSON, run: _Run) -> Line:
     """Return the line that shows a decision of this run to people."""
     verdict: str = decision["verdict"]
-    shows_change = run.checks or verdict == "update"
+    shows_change = run.checks or verdict == "update"  # `check` judges changes that were made
     candidate = decision["candidate"] or ""
     image = decision["image"]
     fix = ""
@@ -257,7 +257,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     failed_apps = dict.fromkeys(line.application for line in all_lines if line.verdict == "error")
     words = []
     for word, number in Counter(line.word for line in all_lines).items():
-        text = f"{number} {word.replace('would', 'to')}"
+        text = f"{number} {word.replace('would', 'to')}"  # "2 to update"
         if word in (VERDICTS["error"], CHECKED["error"]):
             text += _in_brackets(failed_apps, named)
         words.append(text)
