@@ -180,10 +180,10 @@ def _flaws_of_entries(
     error: Faulty | TaskError,
 ) -> list[Flaw]:
     """Return an error in an Application's annotations (`Faulty`), or in the source or target that
-    they choose (any other `TaskError`), as a flaw of each entry.
+    they choose (`TaskError`), as a flaw of each entry.
 
-    Without any entry, returns a single flaw for an error in the annotations. Other errors are no
-    flaws then, because nothing would be written.
+    Without any entry, returns a single flaw for an error in the annotations. A `TaskError` is no
+    flaw then, because nothing would be written.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)

@@ -113,10 +113,10 @@ def write_backs(
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:
-        branch = base or where.base
+        revision = base or where.base
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
-        branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
+        branch = "" if revision == "HEAD" else revision.removeprefix("refs/heads/")
         home = homes.setdefault((normal_url(where.repo), branch), _folder_of_target(where))
         targets.append(
             replace(
@@ -485,6 +485,7 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
         refuse_unwritable(path)
         _refuse_guarded(sub, path)
     for rule in sub.writes:
+        # A rule may be about a single file (`only`).
         paths_under_rule = [path for path in paths if rule.only in ("", path)]
         if paths_under_rule:
             _refuse_by_rule(sub, rule, paths_under_rule, branch)

@@ -500,11 +500,11 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
     that an update would change, on the branch that the update would be pushed to.
     """
     files = changed_files(snapshot, sub, Terms())
-    # Freezes do not limit where an Application may write.
+    # Freezes do not limit where an Application may write. Without them, no time is needed.
     config = replace(config_in(snapshot.files), freezes=())
-    # add the limits from the configs of the base branch and of the default branch to `sub.writes`
-    no_time = ""  # only freezes depend on the time
-    (sub,) = governed([sub], config, no_time, lambda _: files)
+    # The base branch's config has settings, such as whether a pull request is required, and limits,
+    # which are in `writes`. The default branch's config adds only its limits.
+    (sub,) = governed([sub], config, "", lambda _: files)
     (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
 
     head = sub.head_template  # the head: the branch to push to
