@@ -242,11 +242,10 @@ def is_image(value: str, entry: Entry) -> bool | None:
     `nginx:1.25`. Returns None if the value could be either, such as `acme/web`. Returns False
     otherwise, such as for `image.tag`.
     """
-    characters = set(value)
-    lacks_image_characters = characters.isdisjoint("/:@")  # such as `image.tag`
+    has_image_characters = any(character in value for character in "/:@")
     # such as `images[0].tag`, or a template
-    has_name_characters = not characters.isdisjoint("\\[{")
-    if lacks_image_characters or has_name_characters:
+    has_name_characters = any(character in value for character in "\\[{")
+    if has_name_characters or not has_image_characters:
         return False
     image = live_image(value)
     if image is None:

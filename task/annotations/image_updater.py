@@ -53,9 +53,15 @@ class Reference:
     origin: str = ""  # the resource's location: "apps/updater.yaml:1"
 
     @property
+    def position(self) -> int:
+        """The reference's index in `applicationRefs`."""
+        _, _, position = self.order
+        return position
+
+    @property
     def place(self) -> str:
         """The reference's name in messages."""
-        return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
+        return f"ImageUpdater {self.updater}, applicationRefs[{self.position}]"
 
     @property
     def namespace(self) -> str:
@@ -65,7 +71,7 @@ class Reference:
     @property
     def field(self) -> Path:
         """The reference's path in the resource."""
-        return "spec", "applicationRefs", self.order[2]
+        return "spec", "applicationRefs", self.position
 
     def selects(self, app: Application) -> bool:
         """Return whether the reference selects this Application, which is in the resource's

@@ -118,7 +118,9 @@ class ImageList:
 
     @property
     def shown(self) -> tuple[str, ...]:
-        """The prefix of each entry that hints show: its alias, or else its shortest prefix."""
+        """The prefix of each entry that hints show: its alias, with `_` for `/`, or else its
+        shortest prefix.
+        """
         aliases_as_prefixes = [prefixes(entry)[0] for entry in self.entries if entry.alias]
         shortest_prefixes = []
         for entry in self.entries:
@@ -433,13 +435,8 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
         yield _near_miss(key, similar_key)
 
     # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
-    alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
     separators = "." if correctly_spelled else "._-"
-    for prefix, suffix in _splits(key, separators):
-        alias = alias_by_spelling.get(normal_spelling(prefix), "")
-        similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
-        if similar_key:
-            yield _near_miss(key, similar_key, alias)
+    yield from _doubts_with_a_misspelled_alias(key, _splits(key, separators), image_list)
 
     # A prefix that no entry has: `removed.helm.image-tag`. Try the shortest prefix first, because
     # `image-tag` alone looks like a key from another version.
@@ -468,6 +465,22 @@ def _doubts_with_an_alias(key: str, alias: str, suffix: str) -> Iterator[Doubt]:
     similar_key = nearest(suffix, IMAGE_KEYS)
     if similar_key:
         yield _near_miss(key, similar_key, alias)
+
+
+def _doubts_with_a_misspelled_alias(
+    key: str,
+    splits: Iterable[tuple[str, str]],
+    image_list: ImageList,
+) -> Iterator[Doubt]:
+    """Yield possible reasons why a key has no effect, if its prefix equals an alias in the normal
+    spelling: `Web` for `web`. `splits` are its possible prefixes, each with the rest of the key.
+    """
+    alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
+    for prefix, suffix in splits:
+        alias = alias_by_spelling.get(normal_spelling(prefix), "")
+        similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
+        if similar_key:
+            yield _near_miss(key, similar_key, alias)
 
 
 def _doubts_with_an_unknown_prefix(

@@ -506,7 +506,8 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
     for rule in sub.writes:
         for glob in rule.paths or ():
             # A rule permits a guarded file only if it names it: `*` is not enough.
-            names_file = guarded.keys() <= set(glob.split("/"))
+            parts = glob.split("/")
+            names_file = all(name in parts for name in guarded)
             if names_file and fits_glob(glob, path):
                 return
     description = next(iter(guarded.values()))

@@ -57,7 +57,7 @@ def wait(settings: Settings, call: Call) -> int:
             argo.patient,
             environ,
             log,
-            lambda *revisions: clients().descends(*revisions),
+            lambda *arguments: clients().descends(*arguments),
         )
     message = f"rolled out: {and_more(options.app)}"
     revision = options.revision.strip().lower()

@@ -56,7 +56,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
 _LAST_SUCCESS = "last_success_timestamp_seconds"
-_LARGEST = 1 << 20  # maximum bytes in a metrics file that is read; ours have about 3 KB
+_LARGEST = 1024 * 1024  # maximum bytes in a metrics file that is read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
