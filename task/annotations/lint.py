@@ -77,7 +77,7 @@ class Finding(Troubled):
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
-    """Return a trouble as `lint` reports it, which is always as an annotation error."""
+    """Return a trouble as `lint` reports it: its rule is always "annotation"."""
     return Trouble("annotation", message, hint, severity)
 
 

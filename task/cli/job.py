@@ -225,7 +225,7 @@ def duration_of(option: str, text: str) -> int:
 
 def _flags_on_command_line(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options about pull requests, such as `--auto-merge`, that are set, but not by
-    their variables. `--pull-request` itself is not included.
+    their variables, which a platform may set for everyone. `--pull-request` itself is not included.
     """
     fields = (
         "pull_request_label",

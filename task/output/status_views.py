@@ -234,7 +234,7 @@ def name(image_status: ImageStatus) -> str:
     return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
 
 
-def says(image_status: ImageStatus) -> str:
+def version_in_git(image_status: ImageStatus) -> str:
     """Return the version in Git in a short form."""
     if not image_status.read:
         return NOT_READ
@@ -244,7 +244,7 @@ def says(image_status: ImageStatus) -> str:
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     """Yield the facts about an image as pairs of a label and a text, such as "runs" and "v1.2".
 
-    All but the first of the recent builds have the label "".
+    Each recent build is a fact of its own, and all but the first have the label "".
     """
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
@@ -290,15 +290,15 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return a label and a text for the fact which version is written, and where: in Git, or in the
-    live Application.
+    """Return the fact, as a label and a text, which version is written, and whether it is in Git or
+    in the live Application.
     """
     if image_status.kind == "live":
-        return "Argo CD", f"{says(image_status)} in the live Application"
+        return "Argo CD", f"{version_in_git(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
     branch = f" on {image_status.branch}" if image_status.branch else ""
     repository = without_login(image_status.subscription.repo)
-    return "Git", f"{says(image_status)}{place}{branch} of {repository}"
+    return "Git", f"{version_in_git(image_status)}{place}{branch} of {repository}"
 
 
 def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
@@ -486,7 +486,7 @@ def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, st
     return (
         image_status.subscription.application.key,
         name(image_status),
-        says(image_status),
+        version_in_git(image_status),
         note(image_status) if brief else "",
     )
 
@@ -528,7 +528,7 @@ def page(status: Status) -> str:
         facts=facts,
         name=name,
         note=note,
-        says=says,
+        version_in_git=version_in_git,
         state=state,
         marks=PAGE_MARKS,
     )
