@@ -88,7 +88,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     impossible_entries = dict(_impossible_entries(image_list))
     # `_remarks` reports misspelled keys and impossible entries, in its own words.
     unsorted = [
-        of_flaw(app, flaw)
+        finding_of_flaw(app, flaw)
         for flaw in subscribed.flaws
         if not flaw.misspelled and flaw.text not in impossible_entries
     ]
@@ -147,7 +147,7 @@ def _ineffective_annotations(app: Application) -> Iterator[Remark]:
             yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
 
-def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
+def missing_method_findings(apps: Iterable[Application]) -> tuple[Finding, ...]:
     """Return one finding about all Applications with an `image-list` that do not set a
     `write-back-method`, or () if there are none: its default is `argocd` in AIU, and `git` here.
 
@@ -180,7 +180,9 @@ def _is_only_for_us(app: Application) -> bool:
     return target.startswith("manifests") or any(key.endswith(OURS) for key in app.annotations)
 
 
-def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
+def findings_of_all(
+    apps: Iterable[Application], defaults: Defaults = Defaults()
+) -> tuple[Finding, ...]:
     """Return the problems of all Applications. A problem that one ApplicationSet or ImageUpdater
     (its maker) causes in several Applications is reported once.
 
@@ -321,7 +323,7 @@ def _finding(
     )
 
 
-def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
+def finding_of_flaw(app: Tracker, flaw: Flaw) -> Finding:
     """Return a flaw as a finding."""
     trouble = noted(flaw.severity, flaw.message, flaw.hint)
     return Finding(trouble, app.key, flaw.key, flaw.value, *_place(app, flaw.key))
@@ -794,7 +796,7 @@ def _helm_value(sub: Subscription) -> str:
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
 
-def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
+def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
     """Return a problem for each place in Git to which two Applications write different images,
     or the same image by different rules.
 

@@ -409,7 +409,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
         verb=settings.command,
         hold=hold,
         whole=not names_single_images,
-        to=destination_of(rollback.to) if rolls_back and rollback.to else "",
+        to=_checked_destination(rollback.to) if rolls_back and rollback.to else "",
         discard=settings.discard,
         unknown=rollback.unknown_tag,
         failed=_failed_image(rollback.failed) if rolls_back and rollback.failed else None,
@@ -438,8 +438,8 @@ def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) 
     """
     by = options.by or actor_of(environ)[:LONGEST]
     return Hold(
-        reason=words_of(options.reason),
-        by=words_of(by),
+        reason=_short_line(options.reason),
+        by=_short_line(by),
         at=now,
         until=until_of(options.until, now),
     )
@@ -562,7 +562,7 @@ def _end_of_hold(text: str, start: datetime) -> datetime:
     return end.astimezone(UTC)
 
 
-def destination_of(text: str) -> str:
+def _checked_destination(text: str) -> str:
     """Return the value of `--to` unchanged. Raises `UsageError` unless it is a tag, `tag@digest`, a
     digest, `previous`, or `N-back`, such as 3-back.
     """
@@ -579,6 +579,6 @@ def destination_of(text: str) -> str:
     )
 
 
-def words_of(text: str) -> str:
+def _short_line(text: str) -> str:
     """Return a reason or name as one line, without characters that control a terminal or a log."""
     return one_line(text)[:LONGEST]

@@ -11,11 +11,11 @@ from typing import Any
 from task import shutdown
 from task.annotations.lint import (
     Finding,
+    finding_of_flaw,
+    findings_of_all,
+    missing_method_findings,
     noted,
-    of_flaw,
-    shared_places,
-    told_once,
-    without_method,
+    shared_place_findings,
 )
 from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
@@ -24,7 +24,7 @@ from task.ci.publish import tell
 from task.cli import lint_views
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
-from task.cli.lint_branches import open_branches
+from task.cli.lint_branches import open_branch_findings
 from task.cli.lint_repositories import branch_prefixes, config_findings, findings_in_files
 from task.cli.lint_views import NO_FILES, Placed
 from task.commands.migration import Migration, lines, migration
@@ -225,7 +225,7 @@ def _inspect(
     paths = settings.sources.applications
     about_configs = [*config_findings(paths, git_subs, world.locate)]
     prefixes = branch_prefixes(paths, world.locate)
-    about_branches = [*open_branches(git_subs, world.forge_if_known, prefixes)]
+    about_branches = [*open_branch_findings(git_subs, world.forge_if_known, prefixes)]
     return _Inspected(
         discovery=discovery,
         texts=texts,
@@ -266,10 +266,10 @@ def _annotation_findings(
     these include remarks for people who migrate from it.
     """
     discovery = inspected.discovery
-    findings = told_once((*discovery.applications, *discovery.templates), scope.defaults)
+    findings = findings_of_all((*discovery.applications, *discovery.templates), scope.defaults)
     uses_image_updater = bool(discovery.updaters or discovery.updater_config)
     if compares or uses_image_updater:
-        findings += without_method(discovery.applications)
+        findings += missing_method_findings(discovery.applications)
     if discovery.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
@@ -277,14 +277,14 @@ def _annotation_findings(
 
     excluded_keys = {app.key for app in discovery.outside}
     subs = [sub for sub in inspected.git_subs if sub.application.key not in excluded_keys]
-    return findings + shared_places(subs)
+    return findings + shared_place_findings(subs)
 
 
 def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
     """Yield a finding for each flaw (a mistake in an annotation) of Flux's HelmReleases."""
     for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
-            finding = of_flaw(release.application, flaw)
+            finding = finding_of_flaw(release.application, flaw)
             # A flaw without a key says that the manifest is not in Git here. It may be in Git where
             # `run` reads it.
             if not flaw.key:

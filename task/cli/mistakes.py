@@ -275,7 +275,7 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     )
 
 
-def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
+def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
     """Return the error with the flags at the start of its message replaced by the names that the
     user knows.
 
