@@ -56,7 +56,7 @@ class Where:
     source: Source
     repo: str
     base: str  # "" means the default branch
-    fallbacks: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
     head_template: str = ""  # "" means the base branch
     method: str = "git"
     credentials: str = ""

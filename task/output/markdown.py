@@ -209,7 +209,7 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         table,
         folded_table,
         commits_and_problems,
-        *reversed(diff_sections),
+        *reversed(diff_sections),  # the last commit's diff comes first
         last_line,
     )
     return "\n\n".join(filter(None, parts)) + "\n"
