@@ -216,7 +216,9 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
-    """Return a section for each commit with a diff, which has the diff if there is room for it."""
+    """Return a section for each commit with a diff: the diff if there is room for it, or else a line
+    about it, whether or not there is room.
+    """
     sections = []
     for commit in report["commits"][:MOST]:
         diff = commit.get("diff")

@@ -234,7 +234,7 @@ def name(image_status: ImageStatus) -> str:
     return f"{entry.alias}={entry.image.name}" if entry.alias else entry.image.name
 
 
-def version_in_git(image_status: ImageStatus) -> str:
+def says(image_status: ImageStatus) -> str:
     """Return the version in Git in a short form."""
     if not image_status.read:
         return NOT_READ
@@ -294,11 +294,11 @@ def _written_in(image_status: ImageStatus) -> tuple[str, str]:
     in the live Application.
     """
     if image_status.kind == "live":
-        return "Argo CD", f"{version_in_git(image_status)} in the live Application"
+        return "Argo CD", f"{says(image_status)} in the live Application"
     place = f" in {image_status.in_git.file}" if image_status.in_git.file else ""
     branch = f" on {image_status.branch}" if image_status.branch else ""
     repository = without_login(image_status.subscription.repo)
-    return "Git", f"{version_in_git(image_status)}{place}{branch} of {repository}"
+    return "Git", f"{says(image_status)}{place}{branch} of {repository}"
 
 
 def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
@@ -486,7 +486,7 @@ def _words(image_status: ImageStatus, *, brief: bool) -> tuple[str, str, str, st
     return (
         image_status.subscription.application.key,
         name(image_status),
-        version_in_git(image_status),
+        says(image_status),
         note(image_status) if brief else "",
     )
 
@@ -528,7 +528,7 @@ def page(status: Status) -> str:
         facts=facts,
         name=name,
         note=note,
-        version_in_git=version_in_git,
+        says=says,
         state=state,
         marks=PAGE_MARKS,
     )
