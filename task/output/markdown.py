@@ -216,8 +216,8 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
 
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
-    """Return a section for each commit with a diff: the diff if there is room for it, or else a line
-    about it, whether or not there is room.
+    """Return a section for each commit with a diff. It has the diff, or else, if there is no room
+    for the diff, a line about it.
     """
     sections = []
     for commit in report["commits"][:MOST]:
