@@ -130,6 +130,7 @@ def on_constraint(entry: Entry) -> str:
     """
     constraint = entry.constraint
     word, colon, after_colon = (part.strip() for part in constraint.partition(":"))
+    # `semver:1.x` is invalid only because of the keyword. A plain range has another mistake.
     version_range = range_of(constraint) if colon else ""
     if version_range:
         return f"use {entry_with(entry, version_range)}"
@@ -241,11 +242,10 @@ def is_image(value: str, entry: Entry) -> bool | None:
     `nginx:1.25`. Returns None if the value could be either, such as `acme/web`. Returns False
     otherwise, such as for `image.tag`.
     """
-    characters = set(value)
-    lacks_image_characters = characters.isdisjoint("/:@")  # such as `image.tag`
+    has_image_characters = any(character in value for character in "/:@")
     # such as `images[0].tag`, or a template
-    has_name_characters = not characters.isdisjoint("\\[{")
-    if lacks_image_characters or has_name_characters:
+    has_name_characters = any(character in value for character in "\\[{")
+    if has_name_characters or not has_image_characters:
         return False
     image = live_image(value)
     if image is None:

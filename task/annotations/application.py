@@ -67,7 +67,7 @@ def parse_application(
     }
     # The Helm values, which may be long, are dropped if the running images are known, because those
     # are more reliable. With a write-back target, the values are kept: they can override the values
-    # file that is the target.
+    # file that is the target. Without an `image-list`, an ImageUpdater may set a target later.
     has_image_list = "image-list" in annotations
     has_target = "write-back-target" in annotations
     if running_images and has_image_list and not has_target:
@@ -142,8 +142,8 @@ def _sources_of(
     in `spec.source` or `spec.sourceHydrator`.
     """
     hydrator = spec.get("sourceHydrator")
-    # Argo CD generates the hydrated branch from the dry source; AIU has read the dry source since
-    # v1.3
+    # Argo CD generates the branch that it deploys (the hydrated one) from the dry source, so the
+    # dry source is the one to update. AIU has read it since v1.3.
     if isinstance(hydrator, dict):
         dry_source = _source(_mapping_at(hydrator, "drySource"), status.get("sourceType"))
         return (dry_source,), False
@@ -151,7 +151,7 @@ def _sources_of(
     source_list = spec.get("sources")
     if isinstance(source_list, list) and source_list:
         # `status.sourceTypes` has the same order as `spec.sources`. It is shorter or absent until
-        # Argo CD has compared the sources.
+        # Argo CD has compared the sources; a missing type becomes None.
         types = elements(status, "sourceTypes")[: len(source_list)]
         sources = [_source(raw, kind) for raw, kind in zip_longest(source_list, types)]
         return tuple(sources), True
@@ -165,8 +165,9 @@ def _sources_of(
 def _source(raw: object, status_kind: object) -> Source:
     """Return the source in one mapping of an Application's spec. Raises `Malformed`.
 
-    `status_kind` is the source's kind in the Application's status, such as `Helm`. A known kind
-    wins over the kind of the source's first section, such as `helm:`.
+    `status_kind` is the source's kind in the Application's status, such as `Helm`, which Argo CD
+    has detected from the files. If it is unknown, the source's first section, such as `helm:`,
+    determines the kind.
     """
     if not isinstance(raw, dict):
         raise Malformed("an Application source is not a mapping", _WRITE_IT)

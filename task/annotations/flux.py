@@ -66,6 +66,7 @@ def subscribe_helm_release(
     images = containers(values, mapped_images)
     flaws += _unknown_image_flaws(annotations, images)
     flaws += _missing_image_flaws(annotations, mapped_images)
+    # A release's status has no images, so those in the manifest count as running.
     release = replace(release, live=tuple(container.image.reference for container in images))
 
     locked = _why_locked(annotations)
@@ -87,7 +88,7 @@ def subscribe_helm_release(
         if unwritable:
             flaws.append(unwritable)
             continue
-        if filter_flaw and not locked:
+        if filter_flaw and not locked:  # a broken filter must not let a tag through
             continue
         subscriptions.append(
             Subscription(
@@ -146,8 +147,8 @@ def _switch_flaws(annotations: Mapping[str, str]) -> list[Flaw]:
 
 
 def _filter_of(entry: Entry, annotations: Mapping[str, str]) -> tuple[Policy, Flaw | None]:
-    """Return the rules for an image's tags, and None; or the default rules and a flaw if the
-    annotation with the filter is invalid.
+    """Return the rules for an image's tags. If the annotation with the filter is invalid, return
+    the default rules and a flaw.
 
     Without such an annotation, the rules accept every tag.
     """
@@ -331,7 +332,7 @@ def containers(
     possible = [_container(TOP, values, "")]
     for key, value in values.items():
         name = str(key)
-        escaped_name = name.replace(".", "\\.")
+        escaped_name = name.replace(".", "\\.")  # a dot would separate two keys of the path
         possible.append(_container(name, mapping(value), escaped_name))
     possible += mapped.values()
     by_name = {container.name: container for container in possible if container}  # the last wins

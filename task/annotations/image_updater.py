@@ -53,9 +53,15 @@ class Reference:
     origin: str = ""  # the resource's location: "apps/updater.yaml:1"
 
     @property
+    def position(self) -> int:
+        """The reference's index in `applicationRefs`."""
+        _, _, position = self.order
+        return position
+
+    @property
     def place(self) -> str:
         """The reference's name in messages."""
-        return f"ImageUpdater {self.updater}, applicationRefs[{self.order[2]}]"
+        return f"ImageUpdater {self.updater}, applicationRefs[{self.position}]"
 
     @property
     def namespace(self) -> str:
@@ -65,7 +71,7 @@ class Reference:
     @property
     def field(self) -> Path:
         """The reference's path in the resource."""
-        return "spec", "applicationRefs", self.order[2]
+        return "spec", "applicationRefs", self.position
 
     def selects(self, app: Application) -> bool:
         """Return whether the reference selects this Application, which is in the resource's
@@ -113,6 +119,17 @@ def configure(
     with_origins = list(zip(updaters, origin_of_each, strict=True))
     references, problems = _references_of_all(with_origins, namespace)
     settings_cache: dict[Reference, ReferenceSettings] = {}
+
+    def settings_of(reference: Reference) -> ReferenceSettings:
+        """Return a reference's settings. The first call for a reference adds its warnings to
+        `problems`.
+        """
+        if reference not in settings_cache:
+            settings = reference_settings(reference.spec, reference.ref, reference.namespace)
+            settings_cache[reference] = settings
+            problems.extend(_reference_warnings(reference, settings))
+        return settings_cache[reference]
+
     configured_apps = []
     used_references: set[Reference] = set()  # the references that select at least one Application
     for app in apps:
@@ -120,17 +137,14 @@ def configure(
         used_references.update(matching)
         configured_app = app
         for position, reference in enumerate(matching):
-            if reference not in settings_cache:
-                settings = reference_settings(reference.spec, reference.ref, reference.namespace)
-                settings_cache[reference] = settings
-                problems += _reference_warnings(reference, settings)
-            settings = settings_cache[reference]
-            applies = settings.annotations is not None or app.annotations.get("image-list")
-            if applies:
-                configured_app = _with_settings(app, reference, settings)
-                less_specific = matching[position + 1 :]
-                problems += _rival_warnings(app, reference, less_specific)
-                break
+            settings = settings_of(reference)
+            uses_own_annotations = settings.annotations is None  # with `useAnnotations`
+            if uses_own_annotations and not app.annotations.get("image-list"):
+                continue
+            configured_app = _with_settings(app, reference, settings)
+            less_specific = matching[position + 1 :]
+            problems += _rival_warnings(app, reference, less_specific)
+            break
         configured_apps.append(configured_app)
 
     if complete:
@@ -294,7 +308,8 @@ def _references_of_all(
             for reference in _references_in(index, full_name, spec, origin, problems):
                 pattern = reference.pattern
                 has_wildcard = _WILD.search(pattern) is not None
-                is_exact = not has_wildcard and "\\" not in pattern
+                has_escape = "\\" in pattern  # then the pattern is not spelled like the name
+                is_exact = not has_wildcard and not has_escape
                 key = (own_namespace, pattern if is_exact else "")
                 references.setdefault(key, []).append(reference)
         except Malformed as error:
@@ -380,7 +395,7 @@ def _references_in(
         except Malformed as error:
             message = f"ImageUpdater {updater} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint, path))
-            is_rejected = True
+            is_rejected = True  # but report the other invalid references, too
             continue
         try:
             labels = tuple(_label_requirements(ref))
@@ -416,7 +431,8 @@ def _score_in_aiu(pattern: str, selector: object) -> int:
         score += 10_000
         for key in ("matchLabels", "matchExpressions"):
             score += 100 * len(selector.get(key) or ())
-    literal_characters = re.sub(r"[*?]", "", _SET.sub("", pattern))
+    without_sets = _SET.sub("", pattern)  # sets are wildcards, too: `[a-z]`
+    literal_characters = re.sub(r"[*?]", "", without_sets)
     return score + len(literal_characters)
 
 

@@ -199,7 +199,9 @@ def _add_image(
 
     alias = text(raw_image, "alias")
     if not ALIAS.fullmatch(alias):
-        short_name = parse_entry(f"alias={entry}").image.repository.rpartition("/")[2].lower()
+        # Without an alias, the text before the first `=` in a constraint would be read as one.
+        image_of_entry = parse_entry(f"alias={entry}").image
+        short_name = image_of_entry.repository.rpartition("/")[2].lower()
         if alias:
             images.warnings.append(
                 f"{alias!r} is not a valid alias: {entry} gets the alias {short_name!r}"
@@ -329,7 +331,7 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
     blocks = []
     try:
         for level in with_block:
-            fields_set = _merged_levels([mapping(level, "imagesVerification")])
+            fields_set = _merged_levels([mapping(level, "imagesVerification")])  # without nulls
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
     except UnknownFieldError:  # a `Malformed` too, but the callers tell it apart
@@ -533,7 +535,8 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
     """Return a hint for an unknown field: a similarly named field at this level or the nearest
     deeper one, or else all fields at this level.
     """
-    level = dict(fields)  # by path, which is only the name at this level
+    # Each round searches one level: path → the fields below. At first, a path is only a name.
+    level = dict(fields)
     typos = 2 if len(key) > 4 else 1  # a short name with two typos is similar to too many others
     while level:
         paths_by_name = {path.rpartition(".")[2]: path for path in level}
@@ -546,5 +549,5 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
             for name, below in fields_below.items():
                 next_level[f"{path}.{name}"] = below
         level = next_level
-        typos = 1
+        typos = 1  # a deeper field is less likely to be the intended one
     return f"remove it, or use {', '.join(fields)}"

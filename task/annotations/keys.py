@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import chain
 from typing import Literal
 
 from task.errors import Malformed, Trouble, Troubled
@@ -108,12 +107,28 @@ class ImageList:
     """A parsed `image-list`, and the prefixes of its images' keys."""
 
     entries: tuple[Entry, ...]
-    unreadable: tuple[tuple[str, Malformed], ...]  # the entries that cannot be parsed
-    cut: Mapping[str, list[str]]  # the parts that a comma cut off an entry, by the entry's text
-    aliases: frozenset[str]  # the prefixes of entries with an alias
-    bare: Mapping[str, Entry]  # the prefixes of entries without an alias
+    # the text and the error of each entry that cannot be parsed
+    unreadable: tuple[tuple[str, Malformed], ...]
+    unreadable_aliases: tuple[str, ...]
+    # by an entry's text, the parts that commas cut off its version range: {"web=nginx:>=1": ["<2"]}
+    cut_parts: Mapping[str, list[str]]
+    aliases: frozenset[str]  # the prefixes of all entries with an alias
+    without_alias: Mapping[str, Entry]  # the entries without an alias, by each of their prefixes
     names: frozenset[str]  # all prefixes, and the aliases of unreadable entries
-    shown: tuple[str, ...]  # one prefix for each entry, in its usual spelling
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The prefix of each entry that hints show: its alias, with `_` for `/`, or else its
+        shortest prefix.
+        """
+        aliases_as_prefixes = [prefixes(entry)[0] for entry in self.entries if entry.alias]
+        shortest_prefixes = []
+        for entry in self.entries:
+            own_prefixes = self.prefixes(entry)
+            if own_prefixes and not entry.alias:
+                shortest_prefixes.append(own_prefixes[-1])
+        all_shown = (*aliases_as_prefixes, *self.unreadable_aliases, *shortest_prefixes)
+        return tuple(dict.fromkeys(all_shown))
 
     def prefixes(self, entry: Entry) -> tuple[str, ...]:
         """Return the prefixes under which an entry's per-image keys are looked up.
@@ -129,63 +144,54 @@ def read_image_list(text: str) -> ImageList:
 
     An entry that cannot be parsed is in `unreadable`, and its alias still counts as a prefix.
     """
-    pieces = split_image_list(text)
-    # A comma in a version range splits an entry, as in `web=nginx:>=1,<2`: position of the part
-    # that was cut off → position of its entry.
+    texts = split_image_list(text)
+    # A comma in a version range splits an entry: `<2` in `web=nginx:>=1,<2` is not an entry.
+    # Each part that was cut off is mapped to its entry. Both are indices in `texts`.
     entry_of_cut_part = cut_ranges(text)
+    cut_parts: dict[str, list[str]] = {}
+    for part_index, entry_index in entry_of_cut_part.items():
+        cut_parts.setdefault(texts[entry_index], []).append(texts[part_index])
+
     entries: list[Entry] = []
     unreadable: list[tuple[str, Malformed]] = []
-    for number, (piece, parsed) in enumerate(zip(pieces, parse_image_list(text), strict=True)):
+    unreadable_aliases: list[str] = []
+    for number, (entry_text, parsed) in enumerate(zip(texts, parse_image_list(text), strict=True)):
         if number in entry_of_cut_part:
             continue
         if isinstance(parsed, Entry):
             entries.append(parsed)
-        else:
-            unreadable.append((piece, parsed))
-    cut_parts: dict[str, list[str]] = {}
-    for number, entry_number in entry_of_cut_part.items():
-        cut_parts.setdefault(pieces[entry_number], []).append(pieces[number])
+            continue
+        unreadable.append((entry_text, parsed))
+        alias, equals, _ = entry_text.partition("=")
+        if equals:
+            unreadable_aliases.append(alias.strip())
 
-    prefixes_of_aliases = [prefixes(entry) for entry in entries if entry.alias]
-    aliases = frozenset(chain.from_iterable(prefixes_of_aliases))
-    unreadable_aliases = [
-        piece.partition("=")[0].strip() for piece, _ in unreadable if "=" in piece
-    ]
-    without_alias = _without_alias(entries, aliases)  # with their prefixes
-    bare: dict[str, Entry] = {}
-    for entry, names in without_alias:
-        for name in names:
-            bare.setdefault(name, entry)  # the first of several entries with the same prefix wins
-    shown = (
-        *(names[0] for names in prefixes_of_aliases),
-        *unreadable_aliases,
-        *(names[-1] for _, names in without_alias),  # the shortest
-    )
+    aliases: set[str] = set()
+    for entry in entries:
+        if entry.alias:
+            aliases.update(prefixes(entry))
+    without_alias = _entries_by_prefix(entries, frozenset(aliases))
     return ImageList(
         entries=tuple(entries),
         unreadable=tuple(unreadable),
-        cut=cut_parts,
-        aliases=aliases,
-        bare=bare,
-        names=aliases.union(unreadable_aliases, bare),
-        shown=tuple(dict.fromkeys(shown)),
+        unreadable_aliases=tuple(unreadable_aliases),
+        cut_parts=cut_parts,
+        aliases=frozenset(aliases),
+        without_alias=without_alias,
+        names=frozenset((*aliases, *unreadable_aliases, *without_alias)),
     )
 
 
-def _without_alias(
-    entries: Iterable[Entry],
-    aliases: frozenset[str],
-) -> list[tuple[Entry, tuple[str, ...]]]:
-    """Return the entries without an alias, each with the prefixes of its keys.
-
-    A prefix that is the alias of another entry is omitted, and so is an entry with no other prefix.
+def _entries_by_prefix(entries: Iterable[Entry], aliases: frozenset[str]) -> dict[str, Entry]:
+    """Return the entries without an alias, by each of their prefixes. If several entries have the
+    same prefix, it belongs to the first one.
     """
-    with_prefixes = []
+    entry_by_prefix: dict[str, Entry] = {}
     for entry in entries:
-        names = () if entry.alias else prefixes(entry, aliases)
-        if names:
-            with_prefixes.append((entry, names))
-    return with_prefixes
+        if not entry.alias:
+            for prefix in prefixes(entry, aliases):
+                entry_by_prefix.setdefault(prefix, entry)
+    return entry_by_prefix
 
 
 # Image key → prefix ("" for the Application-wide form) → value.
@@ -429,18 +435,15 @@ def _doubts(key: str, image_list: ImageList, *, correctly_spelled: bool) -> Iter
         yield _near_miss(key, similar_key)
 
     # A misspelled alias (`Web.allow-tags`), or another character after it (`web-allow-tags`).
-    alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
-    for prefix, suffix in _splits(key, "." if correctly_spelled else "._-"):
-        alias = alias_by_spelling.get(normal_spelling(prefix), "")
-        similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
-        if similar_key:
-            yield _near_miss(key, similar_key, alias)
+    separators = "." if correctly_spelled else "._-"
+    yield from _doubts_with_a_misspelled_alias(key, _splits(key, separators), image_list)
 
-    # A prefix that no entry has: `removed.allow-tags`.
+    # A prefix that no entry has: `removed.helm.image-tag`. Try the shortest prefix first, because
+    # `image-tag` alone looks like a key from another version.
     for prefix, suffix in reversed(splits):
         yield from _doubts_with_an_unknown_prefix(key, prefix, suffix, image_list)
 
-    # Anything else.
+    # Anything else. A guess in a hint may differ in more characters than a near miss.
     guess = nearest(key, all_keys, len(key) // 3)
     hint = f"did you mean {guess}? " if guess else ""
     yield _doubt_of(
@@ -462,6 +465,22 @@ def _doubts_with_an_alias(key: str, alias: str, suffix: str) -> Iterator[Doubt]:
     similar_key = nearest(suffix, IMAGE_KEYS)
     if similar_key:
         yield _near_miss(key, similar_key, alias)
+
+
+def _doubts_with_a_misspelled_alias(
+    key: str,
+    splits: Iterable[tuple[str, str]],
+    image_list: ImageList,
+) -> Iterator[Doubt]:
+    """Yield possible reasons why a key has no effect, if its prefix equals an alias in the normal
+    spelling: `Web` for `web`. `splits` are its possible prefixes, each with the rest of the key.
+    """
+    alias_by_spelling = {normal_spelling(name): name for name in sorted(image_list.names)}
+    for prefix, suffix in splits:
+        alias = alias_by_spelling.get(normal_spelling(prefix), "")
+        similar_key = nearest(suffix, IMAGE_KEYS) if alias else ""
+        if similar_key:
+            yield _near_miss(key, similar_key, alias)
 
 
 def _doubts_with_an_unknown_prefix(

@@ -77,7 +77,7 @@ class Finding(Troubled):
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
-    """Return a trouble as `lint` reports it, which is always as an annotation error."""
+    """Return a trouble as `lint` reports it: its rule is always "annotation"."""
     return Trouble("annotation", message, hint, severity)
 
 
@@ -88,7 +88,7 @@ def findings(app: Application, defaults: Defaults = Defaults()) -> tuple[Finding
     impossible_entries = dict(_impossible_entries(image_list))
     # `_remarks` reports misspelled keys and impossible entries, in its own words.
     unsorted = [
-        of_flaw(app, flaw)
+        finding_of_flaw(app, flaw)
         for flaw in subscribed.flaws
         if not flaw.misspelled and flaw.text not in impossible_entries
     ]
@@ -147,7 +147,7 @@ def _ineffective_annotations(app: Application) -> Iterator[Remark]:
             yield key, "warning", message, f"use write-back-method: git, or remove {key}"
 
 
-def without_method(apps: Iterable[Application]) -> tuple[Finding, ...]:
+def missing_method_findings(apps: Iterable[Application]) -> tuple[Finding, ...]:
     """Return one finding about all Applications with an `image-list` that do not set a
     `write-back-method`, or () if there are none: its default is `argocd` in AIU, and `git` here.
 
@@ -180,7 +180,9 @@ def _is_only_for_us(app: Application) -> bool:
     return target.startswith("manifests") or any(key.endswith(OURS) for key in app.annotations)
 
 
-def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> tuple[Finding, ...]:
+def findings_of_all(
+    apps: Iterable[Application], defaults: Defaults = Defaults()
+) -> tuple[Finding, ...]:
     """Return the problems of all Applications. A problem that one ApplicationSet or ImageUpdater
     (its maker) causes in several Applications is reported once.
 
@@ -188,33 +190,18 @@ def told_once(apps: Iterable[Application], defaults: Defaults = Defaults()) -> t
     values for its placeholders. Other mistakes come from a generator's parameter, so such findings
     are merged only if their messages are the same.
     """
-    applications_of_set = Counter[tuple[str, str]]()  # by the ApplicationSet and its location
-    # findings that may be the same problem, by what they have in common
-    similar: dict[tuple[object, ...], list[_Occurrence]] = {}
-    position = 0
-    for app in apps:
-        applications_of_set[app.generated_by, app.origin] += 1
-        times_seen = Counter[tuple[object, ...]]()
-        for finding in findings(app, defaults):
-            position += 1
-            key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
-            if _maker(app, finding):
-                common_part = _common_part(app, finding)
-                times_seen[common_part] += 1
-                # One Application may have several findings with the same common part.
-                key = (*common_part, times_seen[common_part])
-            similar.setdefault(key, []).append(_Occurrence(position, app, finding))
-
+    apps = tuple(apps)
+    # by the ApplicationSet and its location
+    applications_of_set = Counter((app.generated_by, app.origin) for app in apps)
     reported_findings: dict[int, Finding] = {}  # by the position of the first occurrence
-    for occurrences in similar.values():
+    for occurrences in _similar_findings(apps, defaults):
         example = occurrences[0]
         total = applications_of_set[example.app.generated_by, example.app.origin]
         # A finding in every generated Application is a mistake in the template.
         is_in_template = len(occurrences) == total
         is_from_image_updater = example.finding.field != ""
-        groups = [occurrences]
-        if not is_from_image_updater and not is_in_template:
-            groups = _by_message(occurrences)
+        is_same_problem = is_from_image_updater or is_in_template
+        groups = [occurrences] if is_same_problem else _by_message(occurrences)
         for first, *others in groups:
             finding = first.finding
             if others:
@@ -230,6 +217,29 @@ class _Occurrence:
     position: int
     app: Application
     finding: Finding
+
+
+def _similar_findings(
+    apps: Iterable[Application], defaults: Defaults
+) -> Iterable[list[_Occurrence]]:
+    """Return the findings of all Applications in groups. Those in one group may be the same
+    problem: they have the same maker and the same common part.
+    """
+    similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by what they have in common
+    position = 0
+    for app in apps:
+        times_seen = Counter[tuple[object, ...]]()
+        for finding in findings(app, defaults):
+            position += 1
+            key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
+            if _maker(app, finding):
+                common_part = _common_part(app, finding)
+                # One Application may have several findings with the same common part. The first of
+                # them is similar to the first one of another Application, and so on.
+                times_seen[common_part] += 1
+                key = (*common_part, times_seen[common_part])
+            similar.setdefault(key, []).append(_Occurrence(position, app, finding))
+    return similar.values()
 
 
 def _common_part(app: Application, finding: Finding) -> tuple[object, ...]:
@@ -251,7 +261,8 @@ def _by_message(occurrences: Iterable[_Occurrence]) -> list[list[_Occurrence]]:
     for occurrence in occurrences:
         message = occurrence.finding.message
         without_name = _without_name(occurrence.app, occurrence.finding, message)
-        # The NUL keeps a message without names apart from other whole messages.
+        # Messages may be the same as a whole, or only without the names. The NUL keeps a message
+        # without names apart from other whole messages.
         texts = (message, f"{without_name}\0")
         known_groups = [group_of_text[text] for text in texts if text in group_of_text]
         if known_groups:
@@ -312,7 +323,7 @@ def _finding(
     )
 
 
-def of_flaw(app: Tracker, flaw: Flaw) -> Finding:
+def finding_of_flaw(app: Tracker, flaw: Flaw) -> Finding:
     """Return a flaw as a finding."""
     trouble = noted(flaw.severity, flaw.message, flaw.hint)
     return Finding(trouble, app.key, flaw.key, flaw.value, *_place(app, flaw.key))
@@ -375,7 +386,7 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
         return
 
     image_list = app.annotations.get("image-list", "")
-    without_alias = read_image_list(image_list).bare
+    without_alias = read_image_list(image_list).without_alias
     if image_key and prefix in without_alias:
         entry_text = without_alias[prefix].text
         message = (
@@ -393,18 +404,18 @@ def _key_mistakes(app: Application, key: str) -> Iterator[Remark]:
         yield key, "error" if is_error else "warning", key_doubt.message, key_doubt.hint
         return
 
-    if key in app.from_resource:  # not an annotation, and AIU reads our keys in its own resource
+    if key in app.from_resource:  # a field of an ImageUpdater, which AIU reads, not an annotation
         return
     if not NAME.fullmatch(key):
         message = (
             f"Kubernetes rejects the annotation {key!r}: after the prefix, a name can have up to 63"
-            " letters, digits, "
+            " letters, digits, '-', '_', and '.'"
         )
         hint = "use a shorter alias with only letters and digits"
         without_slash = key.replace("/", "_")
         if NAME.fullmatch(without_slash):
             hint = f"use {without_slash}"
-        yield key, "error", f"{message}'-', '_', and '.'", hint
+        yield key, "error", message, hint
     elif key in OURS or image_key in OURS:
         yield key, "info", f"{image_key or key} works in Image Update, but AIU ignores it", ""
 
@@ -532,6 +543,9 @@ def _range_in_strategy(entry: Entry, strategy: Setting) -> Iterator[Remark]:
 def _unusable_alias(alias: str) -> Remark:
     """Return the remark about an alias that an annotation name cannot begin with, such as
     `acme/web`.
+
+    For `acme/web`, AIU 0.x reads the keys of `acme_web`, and later versions those of `acme/web`. So
+    a new alias is suggested.
     """
     without_slashes = alias.replace("/", "-")
     if ALIAS.fullmatch(without_slashes):
@@ -615,7 +629,7 @@ def _several_kinds(
 
     AIU 0.x uses the keys for the Application's type; 1.x rejects the Application.
     """
-    key_of_kind: dict[str, str] = {}  # "helm" → "web.helm.image-tag"
+    key_of_kind: dict[str, str] = {}  # one key of each kind: "helm" → "web.helm.image-tag"
     for kind in ("helm", "kustomize", "plugin"):
         for key, setting in own_settings.items():
             if setting and key.startswith(f"{kind}."):
@@ -631,14 +645,14 @@ def _several_kinds(
         " only the keys for the Application's type are used"
     )
     hint = "keep only the keys for the Application's type (spec.source)"
-    unused_keys = dict(key_of_kind)
+    removable_keys = dict(key_of_kind)
     kinds_in_use = {source.kind.lower() for source in app.sources} & key_of_kind.keys()
-    if len(kinds_in_use) == 1:
+    if len(kinds_in_use) == 1:  # otherwise, it is not clear which keys are used
         (kind_in_use,) = kinds_in_use
         hint = f"keep the {kind_in_use}.… keys"
-        del unused_keys[kind_in_use]
-    first_unused_key = next(iter(unused_keys.values()))
-    yield first_unused_key, "warning", message, hint
+        del removable_keys[kind_in_use]
+    first_key = next(iter(removable_keys.values()))
+    yield first_key, "warning", message, hint
 
 
 def _reading_mistakes(app: Application, readings: Iterable[EntryReading]) -> Iterator[Remark]:
@@ -782,7 +796,7 @@ def _helm_value(sub: Subscription) -> str:
     return sub.keys.spec or sub.keys.tag or "image.tag"
 
 
-def shared_places(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
+def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Finding, ...]:
     """Return a problem for each place in Git to which two Applications write different images,
     or the same image by different rules.
 
@@ -903,7 +917,7 @@ def _path_from_root(sub: Subscription) -> str:
         return ""
     value_files = set()
     for name in sub.source.value_files:
-        with suppress(TaskError):
+        with suppress(TaskError):  # the file is outside the repository
             value_files.add(inside(sub.source.path, name))
     path_as_typed = sub.path.removeprefix(folder)
     is_file_from_root = path_as_typed in value_files and sub.path not in value_files

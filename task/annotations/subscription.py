@@ -8,7 +8,7 @@ is unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -16,7 +16,15 @@ from typing import TypeVar
 
 from task.annotations import advice, keys
 from task.annotations.application import Narrow
-from task.annotations.keys import DEPRECATED, Faulty, Index, Setting, doubts, read_image_list
+from task.annotations.keys import (
+    DEPRECATED,
+    Faulty,
+    ImageList,
+    Index,
+    Setting,
+    doubts,
+    read_image_list,
+)
 from task.annotations.write_back import TARGET, Where, write_backs
 from task.errors import Malformed, TaskError, Trouble
 from task.model import (
@@ -71,7 +79,7 @@ def subscribe(
     error. With `wanted`, only images with these identities get Subscriptions.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
-    # `errors` are about the whole Application. Each prevents all its updates.
+    # Each of `errors` is about the whole Application, and prevents all its updates.
     targets, errors = write_backs(app, defaults.argocd_namespace)
     pull_request = defaults.pull_request
     pull_request_text = app.annotations.get("pull-request", "")
@@ -87,12 +95,13 @@ def subscribe(
 
     subscriptions: tuple[Subscription, ...] = ()
     if not errors:
-        readings = [reading for reading in annotated.usable if not reading.broken]
+        readings = [reading for reading in annotated.well_spelled if not reading.broken]
         if wanted is not None:
             readings = [reading for reading in readings if reading.entry.image.identity in wanted]
         subscriptions = _subscriptions_for(
             app, annotated, readings, targets, pull_request=pull_request
         )
+    # A report shows the strategy next to the flaw. An entry that cannot be parsed has none.
     strategies = {reading.entry.text: reading.strategy for reading in annotated.readings}
     return Subscribed(
         app,
@@ -109,15 +118,15 @@ def attempted(
     have if their settings had no mistakes.
 
     Only `lint` needs this, so that one mistake does not hide another. Entries with a misspelled key
-    are skipped, because they lack that setting. There is no Subscription for a write-back target
-    that cannot be parsed.
+    are skipped, because the setting that it was meant to be is missing. There is no Subscription
+    for a write-back target that cannot be parsed.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
     targets, _ = write_backs(app, defaults.argocd_namespace)
     subscriptions = _subscriptions_for(
-        app, annotated, annotated.usable, targets, pull_request=False
+        app, annotated, annotated.well_spelled, targets, pull_request=False
     )
-    return annotated.usable, subscriptions
+    return annotated.well_spelled, subscriptions
 
 
 def _subscriptions_for(
@@ -170,11 +179,11 @@ def _flaws_of_entries(
     readings: Sequence[EntryReading],
     error: Faulty | TaskError,
 ) -> list[Flaw]:
-    """Return an error in an Application's annotations (`Faulty`) or source (`TaskError`) as a flaw
-    of each entry.
+    """Return an error in an Application's annotations (`Faulty`), or in the source or target that
+    they choose (`TaskError`), as a flaw of each entry.
 
-    Without any entry, returns a single flaw for an error in the annotations, and no flaw for an
-    error in the source.
+    Without any entry, returns a single flaw for an error in the annotations. A `TaskError` is no
+    flaw then, because nothing would be written.
     """
     if isinstance(error, Faulty):
         trouble = Trouble("annotation", str(error), error.hint)
@@ -183,7 +192,7 @@ def _flaws_of_entries(
     else:
         trouble = Trouble(error.rule, error.message, error.hint)
         value = app.annotations.get(TARGET, "")
-        key = TARGET if value else ""
+        key = TARGET if value else ""  # without the annotation, no annotation is wrong
     if not readings and isinstance(error, Faulty):
         return [Flaw(text="", entry=None, key=key, value=value, trouble=trouble)]
     return [
@@ -211,7 +220,8 @@ class _Annotated:
     """All settings in an Application's annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]  # all entries that can be parsed
-    usable: tuple[EntryReading, ...]  # the readings of entries without a misspelled key
+    # the entries without a misspelled key, even if they have another flaw
+    well_spelled: tuple[EntryReading, ...]
     managed: tuple[str, ...]  # the names in an override file that any entry manages
     claims: tuple[Claim, ...]  # the names of each entry's image in a target
     flaws: tuple[Flaw, ...]
@@ -225,45 +235,29 @@ def _read_annotations(annotations: tuple[tuple[str, str], ...], defaults: Defaul
     that say where to write are not read here.
     """
     value_by_key = dict(annotations)
-    image_list = read_image_list(value_by_key.get("image-list", ""))
+    image_list_text = value_by_key.get("image-list", "")
+    image_list = read_image_list(image_list_text)
     index = keys.index(value_by_key)
-    flaws = []
-    for text, error in image_list.unreadable:
-        trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
-        flaws.append(Flaw(text=text, entry=None, key="image-list", value=text, trouble=trouble))
-
-    readings = []  # each entry with its settings
+    readings = []
     for entry in image_list.entries:
         settings = keys.settings(index, image_list.prefixes(entry))
         reading = EntryReader(entry, settings, defaults).read()
-        # `<2` in `web=nginx:>=1,<2` is not an entry, but the rest of this entry's version range
-        cut_off_parts = image_list.cut.get(entry.text)
-        if cut_off_parts:
+        if entry.text in image_list.cut_parts:  # a part of its version range is missing
             reading = replace(reading, broken=True)
-            message = f"{cut_off_parts[0]!r} follows a comma, but commas separate entries"
-            hint = f"separate constraints with a space: {' '.join((entry.text, *cut_off_parts))}"
-            trouble = Trouble("annotation", message, hint)
-            flaw = Flaw(
-                text=entry.text,
-                entry=entry,
-                key="image-list",
-                value=value_by_key["image-list"],
-                trouble=trouble,
-            )
-            flaws.append(flaw)
         readings.append(reading)
 
-    # An entry lacks the setting of a misspelled key, so it is not usable.
+    # Without the setting that a misspelled key was meant to be, an entry could accept any tag.
     misspelled_flaws = _misspelled_flaws(value_by_key, index)
-    texts_of_blocked_entries = {flaw.text for flaw in misspelled_flaws}
-    usable = [reading for reading in readings if reading.entry.text not in texts_of_blocked_entries]
-    flaws += misspelled_flaws
+    misspelled_texts = {flaw.text for flaw in misspelled_flaws}
+    well_spelled = [reading for reading in readings if reading.entry.text not in misspelled_texts]
+
+    flaws = [*_image_list_flaws(image_list, image_list_text), *misspelled_flaws]
     for reading in readings:
         flaws += reading.flaws
     managed_names = chain.from_iterable(reading.managed for reading in readings)
     return _Annotated(
         readings=tuple(readings),
-        usable=tuple(usable),
+        well_spelled=tuple(well_spelled),
         managed=tuple(dict.fromkeys(managed_names)),
         # claims matter only if several entries could own a place
         claims=tuple(map(_claim_of, readings)) if len(readings) > 1 else (),
@@ -282,6 +276,22 @@ def _claim_of(reading: EntryReading) -> Claim:
     )
 
 
+def _image_list_flaws(image_list: ImageList, text: str) -> Iterator[Flaw]:
+    """Yield a flaw for each `image-list` entry that cannot be parsed, and for each entry with a
+    comma in its version range. `text` is the whole `image-list`.
+    """
+    for entry_text, error in image_list.unreadable:
+        trouble = Trouble("annotation", f"image-list: {error.message}", error.hint)
+        yield Flaw(text=entry_text, entry=None, key="image-list", value=entry_text, trouble=trouble)
+    for entry in image_list.entries:
+        cut_parts = image_list.cut_parts.get(entry.text)
+        if cut_parts:
+            message = f"{cut_parts[0]!r} follows a comma, but commas separate entries"
+            hint = f"separate constraints with a space: {' '.join((entry.text, *cut_parts))}"
+            trouble = Trouble("annotation", message, hint)
+            yield Flaw(text=entry.text, entry=entry, key="image-list", value=text, trouble=trouble)
+
+
 def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw]:
     """Return a flaw for each misspelled key, such as `web.alow-tags`, and each entry that the key
     would apply to.
@@ -292,7 +302,7 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
     flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
-        if not doubt.governs or not value:
+        if not doubt.governs or not value:  # an empty value would not set anything
             continue
         # by prefix, the values of the key that was meant
         values_of_correct_key = index.get(doubt.meant, {})
@@ -301,7 +311,8 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
             if doubt.name:
                 applies = doubt.name in own_prefixes
             else:  # an entry's own setting overrides the Application-wide form
-                applies = values_of_correct_key.keys().isdisjoint(own_prefixes)
+                has_own_setting = any(prefix in values_of_correct_key for prefix in own_prefixes)
+                applies = not has_own_setting
             if applies:
                 flaw = Flaw(
                     text=entry.text,
@@ -331,6 +342,7 @@ class EntryReader:
         """
         default: tuple[Strategy, str] = ("semver", "")  # no range
         strategy, strategy_range = self._try(self._strategy, default)
+        # Only the strategy has been read so far, so any error is about it.
         known_strategy = None if self._has_errors() else strategy
         # These calls also add the flaws that they find to `self.flaws`.
         policy = Policy(
@@ -462,7 +474,7 @@ class EntryReader:
             return self.defaults.strategy, ""
         strategy_by_name: dict[str, Strategy] = {strategy: strategy for strategy in STRATEGIES}
 
-        # guides show `semver:1.6.x`; AIU reads plain semver
+        # Guides show `semver:1.6.x`, of which AIU ignores the range.
         before_colon, _, constraint = setting.value.partition(":")
         strategy = strategy_by_name.get(before_colon.strip().lower())
         if strategy and STRATEGIES[strategy].constraint == "range":
@@ -621,7 +633,7 @@ def _read_setting(setting: Setting, read: Callable[[str], T], advise: Callable[[
     """Return the result of `read`, which parses the setting's value.
 
     If it raises `Malformed`, raises `Faulty` with the setting's key instead. The hint is what
-    `advise` returns, or the original hint if that is "".
+    `advise` returns, or the original hint if that is "", as it is by default (`str()`).
     """
     try:
         return read(setting.value)

@@ -56,7 +56,7 @@ class Where:
     source: Source
     repo: str
     base: str  # "" means the default branch
-    fallbacks: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()  # other spellings of `path`, used if only they exist
     head_template: str = ""  # "" means the base branch
     method: str = "git"
     credentials: str = ""
@@ -107,14 +107,16 @@ def write_backs(
         if where:
             distinct_places[where] = None
 
-    # The folder of the first target, by repository and branch. All targets there share it.
+    # Complete each target with its branch, and with what it shares with the other targets.
+    # `homes` has the folder of the first target, by repository and branch. All targets there share
+    # it.
     homes: dict[tuple[str, str], str] = {}
     targets = []
     for where in distinct_places:
-        branch = base or where.base
+        revision = base or where.base
         # In Argo CD, an empty `targetRevision` is HEAD, the default branch, and `refs/heads/main`
         # is `main`.
-        branch = "" if branch == "HEAD" else branch.removeprefix("refs/heads/")
+        branch = "" if revision == "HEAD" else revision.removeprefix("refs/heads/")
         home = homes.setdefault((normal_url(where.repo), branch), _folder_of_target(where))
         targets.append(
             replace(
@@ -176,13 +178,12 @@ def _resolve_target(app: Application, kind: str, path: str, argocd_namespace: st
     has_git_repository = app.annotations.get("git-repository", "") != ""
     is_written_elsewhere = has_git_repository and kind != "override"
     if source.chart and not is_written_elsewhere:
-        description = f"the Helm chart {source.chart!r}"
-        message = f"the source is {description}, not a Git repository"
+        message = f"the source is the Helm chart {source.chart!r}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
     repo, base = _repository(app, source)
     if repo.startswith("oci://"):
-        description = f"the OCI artifact {without_login(repo)}"
-        message = f"the source is {description}, not a Git repository"
+        artifact = without_login(repo)
+        message = f"the source is the OCI artifact {artifact}, not a Git repository"
         raise SourceError(message, hint=WAY_OUT_OF_CHARTS)
 
     fallbacks: tuple[str, ...] = ()
@@ -236,13 +237,13 @@ def _parse_target(text: str) -> tuple[str, str]:
     """
     word, colon, path = (part.strip() for part in text.partition(":"))
     if word == "kustomization" and posixpath.basename(path) in KUSTOMIZATIONS:
-        root = "/" if "/" in path else "."
-        folder = posixpath.dirname(path) or root
+        folder = posixpath.dirname(path) or "."
         message = f"{text!r} is a file, but kustomization requires the folder that contains it"
         raise Faulty(TARGET, text, message, f"use kustomization:{folder}")
     if word in TARGETS:
         return word, path
 
+    # From here on, the text is the path of a file, or a mistake.
     _refuse_similar_word(text, word, path)
     lowercase_names = [file_name.lower() for file_name in KUSTOMIZATIONS]
     if posixpath.basename(text).lower() in lowercase_names:
@@ -303,8 +304,8 @@ class Neighbours:
         """Return the Subscription, with the other Application that its values file belongs to as
         `neighbour`, if there is one.
 
-        A values file belongs to the Application whose source is the file's folder, or else the
-        nearest parent folder.
+        This is the Application whose source is the file's folder, or else the nearest parent
+        folder. The Subscription's own Application is passed over.
         """
         if sub.target != "helmvalues":
             return sub
@@ -354,8 +355,8 @@ def _sources_of_kind(sources: Sequence[Source], forced: Kind) -> Sequence[Source
         if not explicit_kinds:
             return ()
         kind = explicit_kinds[0]
-    with_section = [source for source in sources if source.section == kind]  # AIU v0
-    of_kind = [source for source in sources if source.kind == kind]  # AIU v1.1
+    with_section = [source for source in sources if source.section == kind]  # as in AIU v0
+    of_kind = [source for source in sources if source.kind == kind]  # as in AIU v1.1
     return with_section or of_kind
 
 
@@ -484,6 +485,7 @@ def refuse_files(sub: Subscription, paths: Collection[str], branch: str) -> None
         refuse_unwritable(path)
         _refuse_guarded(sub, path)
     for rule in sub.writes:
+        # A rule may be about a single file (`only`).
         paths_under_rule = [path for path in paths if rule.only in ("", path)]
         if paths_under_rule:
             _refuse_by_rule(sub, rule, paths_under_rule, branch)
@@ -504,7 +506,8 @@ def _refuse_guarded(sub: Subscription, path: str) -> None:
     for rule in sub.writes:
         for glob in rule.paths or ():
             # A rule permits a guarded file only if it names it: `*` is not enough.
-            names_file = guarded.keys() <= set(glob.split("/"))
+            parts = glob.split("/")
+            names_file = all(name in parts for name in guarded)
             if names_file and fits_glob(glob, path):
                 return
     description = next(iter(guarded.values()))

@@ -24,7 +24,7 @@ from task.cli.call import Call, strange_variables
 from task.cli.command import GroupedHelp, function_of, record_of
 from task.cli.exit_codes import TABLE
 from task.cli.form import shown_flags
-from task.cli.mistakes import as_given, explained
+from task.cli.mistakes import explained, in_words_of_the_user
 from task.command_kinds import kind_of
 from task.errors import Exit, TaskError, Trouble, UsageError
 from task.files import exhausted
@@ -289,7 +289,7 @@ def main(argv: Sequence[str]) -> int:
     call = Call(group, argv)
     try:
         shutdown.hear()
-        if list(argv) == ["exit-codes", "--help"]:
+        if list(argv) == ["exit-codes", "--help"]:  # `image-update help exit-codes`
             typer.echo(TABLE)
             return int(Exit.OK)
         if call.mistake:
@@ -304,12 +304,12 @@ def main(argv: Sequence[str]) -> int:
     except SystemExit as end:
         return _code_of_exit(end, argv, call)
     except UsageError as error:
-        return _report_error(as_given(error, call.variables), call)
+        return _report_error(in_words_of_the_user(error, call.variables), call)
     except TaskError as error:
         return _report_error(error, call)
     except typer.TyperException as error:
         mistake = explained(error, call.command, _flags_of_commands(), call.environ, argv)
-        return _report_error(as_given(mistake, call.variables), call)
+        return _report_error(in_words_of_the_user(mistake, call.variables), call)
     except shutdown.Stopped:
         name = SIGNALS.get(shutdown.code(), "stopped")
         return _report_error(
@@ -373,7 +373,7 @@ def _report_error(error: TaskError, call: Call) -> int:
     The message uses the names of the form's parameters if the options are from a form.
     """
     code = shutdown.code_of_run([error.trouble])
-    message = call.in_words_of_the_form(str(error))
+    message = call.in_words_of_the_form(str(error))  # with the subject, which the log gets apart
     hint = call.in_words_of_the_form(error.hint)
     call.log.problem("error", error.subject, call.in_words_of_the_form(error.message), hint)
     if kind_of(call.command).for_ci:

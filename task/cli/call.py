@@ -68,19 +68,11 @@ def adopt(
         for name, text in parameters.items()
         if text.strip() not in ("", default_values.get(name))
     }
-
     variable_by_parameter = variables(commands[command].params)  # only what the command accepts
-    for name, text in set_by_user.items():
-        if name in variable_by_parameter:
-            environ[variable_by_parameter[name]] = text
-    parameter_by_variable = {}
-    for name, variable in variable_by_parameter.items():
-        # if the job sets the variable itself, errors must not blame an unset parameter
-        is_unset = name in fields and variable not in environ
-        if name in set_by_user or is_unset:
-            parameter_by_variable[variable] = name
+    parameter_by_variable = _set_variables(environ, set_by_user, fields, variable_by_parameter)
 
-    if command not in CI_COMMANDS:  # a script in the job may also call `report`
+    # A script in the job may also call `report`, which ignores parameters that are not for it.
+    if command not in CI_COMMANDS:
         return Adopted(parameter_by_variable, fields)
     refused = [name for name in set_by_user if name not in variable_by_parameter]
     if refused:
@@ -95,6 +87,30 @@ def adopt(
     except UsageError as mistake:
         return Adopted(parameter_by_variable, fields, mistake=mistake)
     return Adopted(parameter_by_variable, fields, words)
+
+
+def _set_variables(
+    environ: MutableMapping[str, str],
+    set_by_user: Mapping[str, str],
+    fields: Collection[str],
+    variable_by_parameter: Mapping[str, str],
+) -> dict[str, str]:
+    """Set the options' variables in `environ` to the values of the form's parameters. Return the
+    parameter for each variable whose value, or lack of a value, comes from the form.
+
+    `set_by_user` has the values by parameter, and `fields` has the names of all parameters.
+    """
+    for name, text in set_by_user.items():
+        if name in variable_by_parameter:
+            environ[variable_by_parameter[name]] = text
+    parameter_by_variable = {}
+    for name, variable in variable_by_parameter.items():
+        # An error about a missing value names the empty parameter. If the job sets the variable
+        # itself, an error must name the variable.
+        is_unset = name in fields and variable not in environ
+        if name in set_by_user or is_unset:
+            parameter_by_variable[variable] = name
+    return parameter_by_variable
 
 
 def _pop_parameters(environ: MutableMapping[str, str]) -> dict[str, str]:
@@ -139,7 +155,7 @@ def variables(params: Collection[Any]) -> dict[str, str]:
 
 
 def parameter_of(param: Any) -> str:
-    """Return the name of an option's parameter in a form."""
+    """Return the name of an option's parameter in a form. The argument APP has no flag."""
     return "names" if param.name == "app" else str(param.opts[0]).removeprefix("--")
 
 
@@ -283,6 +299,7 @@ class Call:
         """
 
         def parameter_for(flag: re.Match[str]) -> str:
+            """Return the parameter for a matched flag, or the flag itself if there is none."""
             name, equals = flag.groups()
             if name not in self._fields:
                 return flag[0]

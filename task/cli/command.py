@@ -44,6 +44,7 @@ def function_of(command: str, body: Callable[..., int]) -> Callable[..., int]:
         context: typer.Context,
         **_parsed: Any,  # the same as `context.params`, but None for an empty list
     ) -> int:
+        """Call `body`, and return its exit code."""
         shutdown.check()  # a signal during the imports did not raise, and stdin may never end
         has_settings = command in TAKEN
         if has_settings:
@@ -133,15 +134,19 @@ def _typer_parameter(
         autocompletion=(lambda: option.metavar.split("|")) if has_choices else None,
     )
 
-    # Typer shows it in the help. A parameter without a default becomes required.
+    # Typer shows the default in the help. It reads all values except flags as strings, which
+    # `_reader` converts.
     default_for_typer: Any = option.shown or default
-    if is_required:
+    type_for_typer: Any = str
+    if is_required:  # Typer requires a parameter without a default
         default_for_typer = inspect.Parameter.empty
+        type_for_typer = list[str] if is_list else str
     elif is_list:
         default_for_typer = None
+        type_for_typer = list[str] | None
     elif is_flag:
         default_for_typer = bool(default)
-    type_for_typer = _type_for_typer(is_flag=is_flag, is_list=is_list, is_required=is_required)
+        type_for_typer = bool
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -178,8 +183,9 @@ def _reader(
     """
 
     def read(context: typer.Context, param: typer.CallbackParam, value: Any) -> Any:
+        """Return the value for the settings. Raises `BadParameter` if a required one is blank."""
         given = _given_values(context, param, value, option, default)
-        if is_flag:  # the variable is the one for `--x`; a blank variable counts as unset
+        if is_flag:  # Typer has read a bool, but does not treat a blank variable as unset
             return value if given.is_given else field.default
         result = option.read(given)
         if is_required and not result:
@@ -187,18 +193,6 @@ def _reader(
         return result
 
     return read
-
-
-def _type_for_typer(*, is_flag: bool, is_list: bool, is_required: bool) -> Any:
-    """Return the type that Typer should use for an option: `bool`, `str`, or a list of strings.
-
-    Typer reads all values except flags as strings, and `_reader` converts them.
-    """
-    if is_required:
-        return list[str] if is_list else str
-    if is_flag:
-        return bool
-    return list[str] | None if is_list else str
 
 
 def _given_values(

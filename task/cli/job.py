@@ -119,18 +119,19 @@ def job_of(
     now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
     origin = origin_of(environ)  # the CI job's own commit, repository, and run
-    # known even if the CI job has not built the images
+    # the repository of the CI job, even if the job has not built the images
     job_repository = without_login(settings.source_repository or origin.repository)
+    # Events are about builds elsewhere, and commands such as `promote` deploy earlier builds.
     is_build_of_job = events is None and not kind_of(settings.command).deploys_only
     if not is_build_of_job:  # other facts about the CI job do not describe the images' build
         origin = Origin(run=origin.run)
 
     build = Build()
-    if not events:
+    if not events:  # the options may describe the build, even if the variables do not
         build_variables = environ if is_build_of_job else {}
         build = build_of(build_variables, event_options, settings.source_repository)
 
-    # the source of the images: "" if they were not built by this job, unless an option has it
+    # the source of the images: if the job has not built them, only the options can say it
     source_repository = without_login(settings.source_repository or origin.repository)
     source_commit = event_options.source_commit or origin.commit
     source_page = _commit_page(source_repository.removesuffix(".git"), source_commit)
@@ -224,7 +225,7 @@ def duration_of(option: str, text: str) -> int:
 
 def _flags_on_command_line(commits: CommitOptions, environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options about pull requests, such as `--auto-merge`, that are set, but not by
-    their variables. `--pull-request` itself is not included.
+    their variables, which a platform may set for everyone. `--pull-request` itself is not included.
     """
     fields = (
         "pull_request_label",
@@ -408,7 +409,7 @@ def _intent(settings: Settings, now: str, environ: Mapping[str, str]) -> Intent 
         verb=settings.command,
         hold=hold,
         whole=not names_single_images,
-        to=destination_of(rollback.to) if rolls_back and rollback.to else "",
+        to=_checked_destination(rollback.to) if rolls_back and rollback.to else "",
         discard=settings.discard,
         unknown=rollback.unknown_tag,
         failed=_failed_image(rollback.failed) if rolls_back and rollback.failed else None,
@@ -437,8 +438,8 @@ def _requested_hold(options: HoldOptions, now: str, environ: Mapping[str, str]) 
     """
     by = options.by or actor_of(environ)[:LONGEST]
     return Hold(
-        reason=words_of(options.reason),
-        by=words_of(by),
+        reason=_short_line(options.reason),
+        by=_short_line(by),
         at=now,
         until=until_of(options.until, now),
     )
@@ -561,7 +562,7 @@ def _end_of_hold(text: str, start: datetime) -> datetime:
     return end.astimezone(UTC)
 
 
-def destination_of(text: str) -> str:
+def _checked_destination(text: str) -> str:
     """Return the value of `--to` unchanged. Raises `UsageError` unless it is a tag, `tag@digest`, a
     digest, `previous`, or `N-back`, such as 3-back.
     """
@@ -578,6 +579,6 @@ def destination_of(text: str) -> str:
     )
 
 
-def words_of(text: str) -> str:
+def _short_line(text: str) -> str:
     """Return a reason or name as one line, without characters that control a terminal or a log."""
     return one_line(text)[:LONGEST]

@@ -11,11 +11,11 @@ from typing import Any
 from task import shutdown
 from task.annotations.lint import (
     Finding,
+    finding_of_flaw,
+    findings_of_all,
+    missing_method_findings,
     noted,
-    of_flaw,
-    shared_places,
-    told_once,
-    without_method,
+    shared_place_findings,
 )
 from task.annotations.subscription import Scope, subscribe
 from task.applications.manifest_files import LARGEST
@@ -24,7 +24,7 @@ from task.ci.publish import tell
 from task.cli import lint_views
 from task.cli.call import Call
 from task.cli.job import job_of, scope_of
-from task.cli.lint_branches import open_branches
+from task.cli.lint_branches import open_branch_findings
 from task.cli.lint_repositories import branch_prefixes, config_findings, findings_in_files
 from task.cli.lint_views import NO_FILES, Placed
 from task.commands.migration import Migration, lines, migration
@@ -181,7 +181,9 @@ def _collect_findings(
     for finding in (*annotation_findings, *inspected.owner_findings):
         placed_findings.append((finding, *_file_and_line(finding, prefix, texts)))
     placed_findings += _release_findings(inspected)
-    for finding in inspected.file_findings:
+    for (
+        finding
+    ) in inspected.file_findings:  # without an annotation, so at the manifest's first line
         placed_findings.append((finding, *_file_and_line(finding, "", texts)))
     return placed_findings, applications_read, inspected.comparison
 
@@ -210,7 +212,8 @@ def _inspect(
         *_reverted_patches(apps, sets, scope, world),
         *_required_signatures(apps, scope, world),
     ]
-    # empty if Applications were passed over, because it would not have everything that writes
+    # All subscriptions are needed to find the conflicts between them. If Applications were passed
+    # over, some are unknown, so the list stays empty.
     git_subs = [] if world.passed_over() else _subscriptions_to_git(discovery, scope)
 
     comparison = None
@@ -222,7 +225,7 @@ def _inspect(
     paths = settings.sources.applications
     about_configs = [*config_findings(paths, git_subs, world.locate)]
     prefixes = branch_prefixes(paths, world.locate)
-    about_branches = [*open_branches(git_subs, world.forge_if_known, prefixes)]
+    about_branches = [*open_branch_findings(git_subs, world.forge_if_known, prefixes)]
     return _Inspected(
         discovery=discovery,
         texts=texts,
@@ -263,10 +266,10 @@ def _annotation_findings(
     these include remarks for people who migrate from it.
     """
     discovery = inspected.discovery
-    findings = told_once((*discovery.applications, *discovery.templates), scope.defaults)
+    findings = findings_of_all((*discovery.applications, *discovery.templates), scope.defaults)
     uses_image_updater = bool(discovery.updaters or discovery.updater_config)
     if compares or uses_image_updater:
-        findings += without_method(discovery.applications)
+        findings += missing_method_findings(discovery.applications)
     if discovery.updater_config and not compares:
         message = "a run does not read Image Updater's ConfigMap"
         hint = "run image-update lint --from-image-updater to see its keys as options"
@@ -274,15 +277,16 @@ def _annotation_findings(
 
     excluded_keys = {app.key for app in discovery.outside}
     subs = [sub for sub in inspected.git_subs if sub.application.key not in excluded_keys]
-    return findings + shared_places(subs)
+    return findings + shared_place_findings(subs)
 
 
 def _release_findings(inspected: _Inspected) -> Iterator[Placed]:
     """Yield a finding for each flaw (a mistake in an annotation) of Flux's HelmReleases."""
     for release in inspected.discovery.helm_releases:
         for flaw in release.flaws:
-            finding = of_flaw(release.application, flaw)
-            # this flaw is about the release's location, which may be elsewhere in the repository
+            finding = finding_of_flaw(release.application, flaw)
+            # A flaw without a key says that the manifest is not in Git here. It may be in Git where
+            # `run` reads it.
             if not flaw.key:
                 finding = replace(finding, trouble=finding.trouble.as_warning())
             yield finding, *_file_and_line(finding, "", inspected.texts)
@@ -493,29 +497,29 @@ def line_of_field(path: str, start: int, field: Sequence[str | int]) -> int:
 
     line = start
     for part in field:
-        key_or_item, node = _part_of(
-            node, part
-        )  # the node on whose line it is, and the next parent
+        # The line is that of the key, or of the item in a sequence. The next part is in the value.
+        key_or_item, node = _part_of(node, part)
         if key_or_item is None:
             break
-        line = begin + text.count("\n", 0, key_or_item.start) + 1
+        lines_before = text.count("\n", 0, key_or_item.start)  # in the document
+        line = begin + lines_before + 1  # `begin` counts from 0
     return line
 
 
-def _part_of(parent: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
+def _part_of(node: Node | None, part: str | int) -> tuple[Node | None, Node | None]:
     """Return the key and the value of `part` in a YAML node, or (None, None) if it does not exist.
 
     In a mapping, `part` is a key. In a sequence, it is an index, and the item is returned twice,
     because it has no key.
     """
-    node = resolved(parent) if parent else None
-    if node is None:
+    collection = resolved(node) if node else None  # the node itself, or what an alias stands for
+    if collection is None:
         return None, None
-    if node.kind == "sequence" and isinstance(part, int) and part < len(node.children):
-        item = node.children[part]
+    if collection.kind == "sequence" and isinstance(part, int) and part < len(collection.children):
+        item = collection.children[part]
         return item, item
-    if node.kind == "mapping" and isinstance(part, str):
-        for key, value in pairs(node):
+    if collection.kind == "mapping" and isinstance(part, str):
+        for key, value in pairs(collection):
             if key.value == part:
                 return key, value
     return None, None

@@ -20,7 +20,7 @@ _SUFFIXES = ("", "-memory")
 PAGE = f"{DOCS}/how-to/protect-the-branches.md"
 
 
-def open_branches(
+def open_branch_findings(
     subs: Iterable[Subscription],
     forge_of: Callable[[str], Host | None],
     prefixes: Mapping[str, str],

@@ -195,7 +195,7 @@ def _template_findings(config: str, templates: Iterable[tuple[str, int]]) -> Ite
     top = os.path.dirname(os.path.dirname(config))
     for path, line in templates:
         try:
-            template_in(files_to(top, path), path, line)  # only because it may raise
+            template_in(files_to(top, path), path, line)  # raises if the template is unusable
         except TargetError as error:
             yield _finding_at(config, error.message, error.hint)
 
@@ -228,7 +228,7 @@ def _check_keys(top: str, demand: Demand) -> None:
     demand_with_texts = with_keys(demand, key_files)  # raises `TargetError` for an unreadable file
     for path, pem_text in demand_with_texts.texts:
         try:
-            public_keys(pem_text)  # only because it may raise
+            public_keys(pem_text)  # raises if a key is unusable
         except Malformed as error:
             raise TargetError(
                 f"line {demand.line}: {path}: {error.message}", hint=error.hint
@@ -421,7 +421,7 @@ def _unusable_target_findings(
             continue
         try:
             kind = resolve(sub, snapshot)
-            # both calls are only made because they may raise
+            # Both raise if the target is unusable. Their results are not needed.
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:
@@ -500,9 +500,10 @@ def _not_permitted_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
     that an update would change, on the branch that the update would be pushed to.
     """
     files = changed_files(snapshot, sub, Terms())
-    # Freezes do not limit where an Application may write.
+    # Freezes do not limit where an Application may write. Without them, no time is needed.
     config = replace(config_in(snapshot.files), freezes=())
-    # add the limits from the configs of the base branch and of the default branch to `sub.writes`
+    # The base branch's config has settings, such as whether a pull request is required, and limits,
+    # which are in `writes`. The default branch's config adds only its limits.
     (sub,) = governed([sub], config, "", lambda _: files)
     (sub,) = also_limited([sub], config_in(snapshot.default), lambda _: files)
 
@@ -572,6 +573,7 @@ def _hidden_target_findings(snapshot: Snapshot, sub: Subscription) -> Iterator[F
     there, so Argo CD never uses it.
     """
     try:
+        # Without files, `local_findings` checks only values files.
         kind = resolve(sub, snapshot) if snapshot.files else "helmvalues"
         refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
     except TargetError as error:

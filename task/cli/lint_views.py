@@ -109,10 +109,10 @@ def _finding_as_json(finding: Finding, path: str, line: int) -> dict[str, object
 
 def junit(placed_findings: Sequence[Placed]) -> str:
     """Return JUnit XML with a test case for each finding. Only errors are failures."""
-    errors = sum(finding.severity == "error" for finding, _, _ in placed_findings)
+    errors = [finding for finding, _, _ in placed_findings if finding.severity == "error"]
     counts = {
         "tests": str(max(len(placed_findings), 1)),
-        "failures": str(errors),
+        "failures": str(len(errors)),
         "errors": "0",
     }
     root = ET.Element("testsuites", {"name": "image-update lint", **counts})

@@ -275,7 +275,7 @@ def _missing_option(param: Any, problem: str = "is missing") -> UsageError:
     )
 
 
-def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
+def in_words_of_the_user(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError:
     """Return the error with the flags at the start of its message replaced by the names that the
     user knows.
 
@@ -288,6 +288,7 @@ def as_given(error: UsageError, names_of_flags: Mapping[str, str]) -> UsageError
     flags = leading_flags[0]
 
     def name_of(flag: re.Match[str]) -> str:
+        """Return the name of a matched flag that the user knows."""
         return names_of_flags.get(flag[0], flag[0])
 
     names = re.sub(r"--[a-z-]+|APP\.\.\.", name_of, flags)

@@ -95,7 +95,7 @@ def _read_report(path: str) -> str:
         ) from None
     if len(data) > LARGEST:
         raise UsageError(
-            f"{path!r} is larger than {LARGEST >> 20} MB",
+            f"{path!r} is larger than {LARGEST // 1024**2} MB",
             hint="pass a run's JSON report",
         )
     return data.decode("utf-8-sig", "replace")

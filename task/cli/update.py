@@ -165,13 +165,13 @@ def _log_problems(report: Report, form: str, log: Log) -> None:
         for problem in report.problems
         if (problem.application, problem.message) not in in_table
     ]
-    places = places_here(report) if log.form == "github" else {}
+    places = places_of_manifests(report) if log.form == "github" else {}
     for applications, problem in told_together(to_log):
         place = problem.place or places.get(problem.application, "")
         log.problem(problem.severity, applications, problem.message, problem.hint, place)
 
 
-def places_here(report: Report) -> Mapping[str, str]:
+def places_of_manifests(report: Report) -> Mapping[str, str]:
     """Return the `file:line` of each Application whose manifest is below the current directory, by
     the Application's key (`namespace/name`).
     """

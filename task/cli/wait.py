@@ -57,7 +57,7 @@ def wait(settings: Settings, call: Call) -> int:
             argo.patient,
             environ,
             log,
-            lambda *revisions: clients().descends(*revisions),
+            lambda *arguments: clients().descends(*arguments),
         )
     message = f"rolled out: {and_more(options.app)}"
     revision = options.revision.strip().lower()
@@ -77,7 +77,8 @@ def wait_for(
     0. The progress is shown on stderr.
 
     `namespace` is the namespace of an Application without one. `api` returns the client for Argo
-    CD. A later revision also counts if `descends` confirms that it contains the requested one.
+    CD. A later revision also counts if `descends` confirms that it contains the requested one. The
+    default confirms nothing.
 
     Raises `RolloutError` if an Application is not rolled out, `SourceError` if Argo CD does not
     report its status, and `UsageError` for an invalid option.
@@ -121,6 +122,9 @@ def _judge_for_revision(revision: str, repository: str, descends: Descends) -> J
     later_judges = dict[str, Judge]()  # by repository
 
     def judge_later(repo: str) -> Judge:
+        """Return the judge for later revisions in a repository. It is created only once, so that it
+        can remember the revisions that it has looked up.
+        """
         if repo not in later_judges:
             contains_revision = holding(
                 lambda synced: descends(None, repo, synced, revision), revision

@@ -115,7 +115,7 @@ def _chosen_columns(environ: Mapping[str, str]) -> int:
     """
     columns = environ.get("COLUMNS", "")
     is_number = columns.isascii() and columns.isdigit()
-    is_plausible = is_number and len(columns) < len("10000")
+    is_plausible = is_number and len(columns) <= 4  # digits
     if not is_plausible:
         return 0
     return int(columns)

@@ -122,7 +122,7 @@ class GitHubFormatter(TextFormatter):
 
         The runner decodes `%` sequences and shows two lines.
         """
-        text = super().line("info", sentence, hint)
+        text = super().line("info", sentence, hint)  # "info", so that no level is added
         return text if level == "info" else f"::{level}::{escaped(text)}"
 
     def format(self, record: logging.LogRecord) -> str:

@@ -209,14 +209,16 @@ def summary(report: JSON, longest: int, *, html: bool = True, diffs: bool = Fals
         table,
         folded_table,
         commits_and_problems,
-        *reversed(diff_sections),
+        *reversed(diff_sections),  # the last commit's diff comes first
         last_line,
     )
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _diff_sections(report: JSON, room: int) -> list[str]:
-    """Return a section for each commit with a diff, which has the diff if there is room for it."""
+    """Return a section for each commit with a diff. It has the diff, or else, if there is no room
+    for the diff, a line about it.
+    """
     sections = []
     for commit in report["commits"][:MOST]:
         diff = commit.get("diff")

@@ -56,7 +56,7 @@ FAMILIES: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     "last_run_attempts": ("gauge", "Push attempts for the commits in the last run.", ()),
 }  # fmt: skip
 _LAST_SUCCESS = "last_success_timestamp_seconds"
-_LARGEST = 1 << 20  # maximum bytes in a metrics file that is read; ours have about 3 KB
+_LARGEST = 1024 * 1024  # maximum bytes in a metrics file that is read; ours have about 3 KB
 _LONGEST_LINE = 500  # characters; ours have about 80
 
 Samples = Mapping[tuple[str, ...], float]  # by the values of the family's labels
@@ -129,8 +129,8 @@ def _samples_of_run(report: Report, *, seconds: float, now: float) -> dict[str, 
     """
     landed = [commit for commit in report.commits if commit.commit and not commit.already_there]
     attempts = sum(commit.attempts for commit in landed)
-    rollbacks = sum(commit.rollback for commit in landed)
-    pull_requests = sum(bool(commit.pull_request) for commit in report.commits)
+    rollbacks = len([commit for commit in landed if commit.rollback])
+    pull_requests = len([commit for commit in report.commits if commit.pull_request])
     verdicts = [decision.judged for decision in report.decisions]
     decisions: Samples = Counter((str(verdict.rule), str(verdict.verdict)) for verdict in verdicts)
     severities = Counter(problem.severity for problem in report.problems)

@@ -137,7 +137,7 @@ def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) 
             connect=5.0,
             silence=10.0,
             total=20.0,
-            size=1 << 20,
+            size=1024 * 1024,
             tries=2,
         ),
         log=lambda line: log("debug", line),

@@ -244,7 +244,7 @@ def says(image_status: ImageStatus) -> str:
 def facts(image_status: ImageStatus) -> Iterator[tuple[str, str]]:
     """Yield the facts about an image as pairs of a label and a text, such as "runs" and "v1.2".
 
-    All but the first of the recent builds have the label "".
+    Each recent build is a fact of its own, and all but the first have the label "".
     """
     yield "tracks", rules(image_status)
     yield _written_in(image_status)
@@ -290,8 +290,8 @@ def _held_by(image_status: ImageStatus, hold: Hold) -> str:
 
 
 def _written_in(image_status: ImageStatus) -> tuple[str, str]:
-    """Return a label and a text for the fact which version is written, and where: in Git, or in the
-    live Application.
+    """Return the fact, as a label and a text, which version is written, and whether it is in Git or
+    in the live Application.
     """
     if image_status.kind == "live":
         return "Argo CD", f"{says(image_status)} in the live Application"
@@ -309,8 +309,10 @@ def _verdict_words(verdict: Verdict, overridden_by: str) -> str:
     """
     word = _WOULD_BE[verdict.verdict]
     because = without_logins(verdict.because)
-    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense, once
-        because = " would wait: ".join(because.rsplit(" is waiting: ", 1))
+    if verdict.verdict == "defer":  # nothing has happened yet, so change the tense
+        build, verb, reason = because.rpartition(" is waiting: ")
+        if verb:
+            because = f"{build} would wait: {reason}"
     if overridden_by:
         return (
             f"{OVERRIDDEN}: {verdict.rule}: {because};"

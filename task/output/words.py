@@ -85,6 +85,7 @@ class Line(NamedTuple):
         It starts with the rule, except for an update or a deferred build.
         """
         if self.verdict in ("update", "defer"):
+            # The line already has the word "held".
             return self.because.removeprefix("held").lstrip(":; ") or self.rule
         return f"{self.rule}: {self.because}"
 
@@ -97,6 +98,7 @@ def lines(report: JSON) -> list[Line]:
     order = list(CHECKED if run.checks else VERDICTS)
 
     def rank(line: Line) -> int:
+        """Return the position of a line's verdict. An unknown one, of a later version, is last."""
         return order.index(line.verdict) if line.verdict in order else len(order)
 
     return sorted((_line_of(decision, run) for decision in report["decisions"]), key=rank)
@@ -135,7 +137,7 @@ def _run_of(report: JSON) -> _Run:
 def _line_of(decision: JSON, run: _Run) -> Line:
     """Return the line that shows a decision of this run to people."""
     verdict: str = decision["verdict"]
-    shows_change = run.checks or verdict == "update"
+    shows_change = run.checks or verdict == "update"  # `check` judges changes that were made
     candidate = decision["candidate"] or ""
     image = decision["image"]
     fix = ""
@@ -255,7 +257,7 @@ def outcome(report: JSON, named: Callable[[str], str] = str) -> str:
     failed_apps = dict.fromkeys(line.application for line in all_lines if line.verdict == "error")
     words = []
     for word, number in Counter(line.word for line in all_lines).items():
-        text = f"{number} {word.replace('would', 'to')}"
+        text = f"{number} {word.replace('would', 'to')}"  # "2 to update"
         if word in (VERDICTS["error"], CHECKED["error"]):
             text += _in_brackets(failed_apps, named)
         words.append(text)
