@@ -758,7 +758,7 @@ def _hidden_by_folders(
         if is_source_folder and source_images.replacements:
             applied_entries = override_kustomize.edited([*entries, *source_images.replacements])
         elif folder in sub.beside:  # the same update also writes it
-            applied_entries = _updated_entries(entries, name, image.new)
+            applied_entries = _updated_entries(entries, name, image.name)
 
         image_before = image
         image = made_of(image_before, [applied_entries])

@@ -386,6 +386,8 @@ def by_the_rules(offer: Offer, answer: Answer | None, situation: Situation) -> D
     if decision.verdict not in ("update", "error"):
         return decision
 
+    if decision.rule == "annotation":
+        return decision  # no response of the registry mends an annotation
     lacks_digest = decision.verdict == "error"  # one is required, but the event does not have it
     error = answer.error if answer else None
     if error:

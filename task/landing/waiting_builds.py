@@ -512,8 +512,10 @@ def taken_out(
     build is dropped here.
     """
     if move.decision.verdict in ("error", "refuse"):  # the command has no effect
-        build_move, _, _ = _decide_alone(base, waiting)
-        return BuildFate(waiting.listed, "waits", move.decision.because, build_move)
+        build_move, fate, because = _decide_alone(base, waiting)
+        if fate == "waits":
+            because = move.decision.because
+        return BuildFate(waiting.listed, fate, because, build_move)
     result = _decide_with_ask(base, waiting, ask, move, terms)
     # it still waits, but has no move of its own: the command's move writes it elsewhere
     is_written_by_command = result.fate == "waits" and result.build_move is None

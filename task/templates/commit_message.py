@@ -462,8 +462,10 @@ def commit_references(
     }
     if body:
         # Truncate the body before encoding it, because a truncated JSON string cannot be read. An
-        # escape needs up to six characters (\u2026), and the two quotes are less than one escape.
-        longest_body = LONGEST_VALUE // 6 - 2
+        # escape takes up to six characters (\u2026), or twelve for an emoji, which is a pair. The
+        # two quotes are less than one escape.
+        longest_escape = 12 if max(body) > "\uffff" else 6
+        longest_body = LONGEST_VALUE // longest_escape - 2
         values["body"] = dumps(shortened(body, longest_body))
     return [(REFERENCE + variable, value) for variable, value in values.items() if value.strip()]
 

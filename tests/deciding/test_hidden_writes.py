@@ -423,6 +423,13 @@ HIDDEN_TWICE: dict[str, tuple[dict[str, Any], Texts]] = {
             "apps/base/kustomization.yaml": f"images:\n- {{name: {IMAGE}, newTag: 1.0.0}}\n",
         },
     ),
+    "kustomization:../base, kustomization:/apps/a": (  # the base renames the image
+        {},
+        {
+            "apps/a/kustomization.yaml": f"resources: [../base]\nimages:\n- {{name: {IMAGE}, newTag: 1.0.0}}\n",
+            "apps/base/kustomization.yaml": f"images:\n- {{name: web, newName: {IMAGE}, newTag: 1.0.0}}\n",
+        },
+    ),
 }
 
 

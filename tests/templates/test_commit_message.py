@@ -291,10 +291,11 @@ def test_commit_references_use_the_trailers_of_argo_cd() -> None:
     assert read["Argocd-reference-commit-date"] == "2026-01-02T03:04:05Z"
 
 
-def test_a_long_source_message_is_still_json() -> None:
-    (*_, (_, body)) = commit_references("abc12", message="s\n\n" + "\x01é" * 5000)
+@pytest.mark.parametrize("text", ["\x01é", "\U0001f680", "a\U0001f680"])
+def test_a_long_source_message_is_still_json(text: str) -> None:
+    (*_, (_, body)) = commit_references("abc12", message="s\n\n" + text * 5000)
     line = trailer_lines([("Body", body)])
-    assert json.loads(line.removeprefix("Body: ")).startswith("\x01é")
+    assert json.loads(line.removeprefix("Body: ")).startswith(text)
 
 
 def test_there_are_no_references_without_a_source_commit() -> None:
