@@ -231,20 +231,22 @@ class Git:
         """
         target = self._address(repo)
         url = target.url
-        rewrites = self._user_config.rewrites  # if so, git may contact any server instead
+        rewrites = self._user_config.rewrites  # if True, git may contact any server instead
         is_local = target.protocol == "file" and not rewrites
         logins, settings = self._logins_and_settings(target)
 
-        # Send a login with the first request, if it is certain which one the server gets.
+        # Git sends a header to a redirect's target, too. So with a header, it must not follow
+        # redirects.
         server = "" if rewrites else origin(url)  # "" means any
         follow_redirects = not sends_header(settings, server)
+
+        # Send a login with the first request, if it is certain which one the server gets.
         may_send_at_once = (
             at_once and follow_redirects and not rewrites and url not in self._urls_to_ask_first
         )
         login = fitting(logins, url) if may_send_at_once else None
         if login:
-            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
-            # header to a redirect's target, so it must not follow redirects.
+            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39.
             settings.append(basic_header(login, url))
             logins = []
             follow_redirects = False
@@ -274,7 +276,7 @@ class Git:
             logins += self._access.logins("", helped=self._user_config.has_credentials)
         elif target.protocol in {"https", "http"}:
             logins += self._access.logins(target.url, helped=self._user_config.has_credentials)
-        else:
+        else:  # ssh, or a local repository
             settings = without_web(settings)
         return logins, settings
 
@@ -431,7 +433,7 @@ class Git:
             stdin_file.write(raw_stdin)
             stdin_file.seek(0)
             running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
-            out.sink.close()
+            out.sink.close()  # so that the outputs end when the process closes them
             err.sink.close()
             watch = Watch(
                 running,
@@ -449,7 +451,7 @@ class Git:
 
         why_stopped = watch.why
         if code and not why_stopped and program == "git":
-            why_stopped = self.bounds.passed(messages)
+            why_stopped = self.bounds.passed(messages)  # git ended at a limit that we set
         if why_stopped:
             self._sharing.end()
             last_lines = "\n".join(messages.splitlines()[-_LAST_LINES:])
@@ -471,8 +473,7 @@ class Git:
             if len(self._logged_once) >= _MOST_WARNINGS:
                 return
             self._logged_once.add(line)
-            # There is another way to read from a server without partial clones, so do not call
-            # this a warning.
+            # Not a warning for users: without partial clones, we get the files in another way.
             text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
             self.log(f"git: {text[:_LONGEST]}{about}")
@@ -520,7 +521,7 @@ class Git:
         may_use_ssh = address_of(url).protocol == "ssh" or self._user_config.rewrites
         if not may_use_ssh:
             return {}
-        # ssh refuses to run without a passwd entry, so it and its parent process get one
+        # ssh refuses to run without a passwd entry, so git gets one to pass on
         if not self._has_passwd_variables:
             self._has_passwd_variables = True
             self._environ |= self._access.passwd_variables()

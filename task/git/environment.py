@@ -403,7 +403,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
         with suppress(OSError, ValueError):
             git_dir = candidate
             owners = set()
-            if os.path.isfile(candidate):  # a submodule, or a linked worktree
+            if os.path.isfile(candidate):  # a submodule's, or a linked worktree's: `gitdir: path`
                 with open(candidate, encoding="utf-8") as file:
                     target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 git_dir = os.path.join(os.path.dirname(candidate), target)
