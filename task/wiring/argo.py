@@ -90,7 +90,8 @@ class Argo:
         self.asked = bool(settings.rollout.wait or links_to_argo_cd or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
-        # for optional details; tries twice, because a project may also require signed commits
+        # for a project's details, which are optional; but it tries twice, because a project may
+        # also require signed commits
         self.quick: Callable[[], ApplicationApi] = once(
             lambda: self._api(replace(PATIENT, tries=2))
         )
@@ -359,8 +360,8 @@ def applications(
     settings: Settings,
     environ: Mapping[str, str],
     repository: Callable[[str], SnapshotReader],
-    argo: Argo | None,
-    scope: Scope | None,
+    argo: Argo,
+    scope: Scope,
     images: Sequence[Image],
 ) -> Iterable[Found]:
     """Yield the manifests of the Applications from all sources in `--applications`.
@@ -379,6 +380,7 @@ def applications(
 
     @once
     def rendered_sets() -> RenderedSets:
+        """Create the renderer of ApplicationSets, if there are any."""
         from task.applications.application_sets import RenderedSets, clusters_of
 
         clusters_file = settings.sources.clusters
@@ -392,7 +394,7 @@ def applications(
         )
 
     if settings.sources.clusters:
-        # only for its error: a mistake in the file is one, no matter what the manifests contain
+        # only for its error: a mistake in the file is reported even if no manifest needs the file
         rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
@@ -408,7 +410,7 @@ def applications(
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with closing(repositories):
         for source in used_sources:
-            if argo and source in ("cluster", "argocd") and scope is not None:
+            if source in ("cluster", "argocd"):
                 yield from argo.manifests(source, scope, images)
                 continue
             manifests = _manifests_in(source, repositories, rendering)
@@ -417,7 +419,7 @@ def applications(
                     followed.note(manifest)  # it may deploy other Applications
                     yield manifest
             except RenderingError as error:
-                if not kind_of(settings.command).lists_mistakes:
+                if not kind_of(settings.command).lists_mistakes:  # only `lint` goes on
                     raise
                 trouble = Trouble("source", str(error), error.hint)
                 yield Found(item={}, origin="", trouble=trouble)

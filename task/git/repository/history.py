@@ -229,11 +229,11 @@ class History:
                 if old_path and index > 0:
                     return _Changes(versions, used=index, path=old_path, oldest=newer)
                 if old_path:  # all of these commits come before the rename
-                    self.path = old_path
+                    self.path = old_path  # which stays right if this part has to be read again
                     entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
-            if newer is None or _oid(newer.entry) != oid:
+            if newer is None or _oid(newer.entry) != oid:  # the tip, or a different version
                 versions.append((commit.oid, oid))
             # The last version found has the same content, but a marked commit is preferred.
             if commit.oid in self._marked:
