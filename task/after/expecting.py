@@ -225,7 +225,7 @@ def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
     )
 
 
-def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
+def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expected]) -> Rollout:
     """Return the rollout of the Application `item`, but as failed if only other versions of an
     expected image are running.
 
@@ -238,7 +238,7 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
     references = elements(item, "status", "summary", "images")
     live_images = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
-    for entry in expected:
+    for entry in images:
         # if Kustomize does not replace the name, the old image still has it
         names = (entry.image.identity, entry.replaced)
         running = [image for image in live_images if image.identity in names]

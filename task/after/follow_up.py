@@ -52,7 +52,7 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     source = job.deployed
     deployments = None
     if source:
-        everyone = (*seen.everyone, *seen.outside)
+        everyone = (*seen.everyone, *seen.outside)  # also those that this run does not update
         deployments = ShownDeployments(source, job, world, everyone)
         if source.waits_for_rollouts:
             deployments.begin(landed)

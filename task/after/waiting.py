@@ -71,9 +71,11 @@ def watch(
     return rollouts.rows, rollouts.errors
 
 
-def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
+def judge_of(
+    is_wanted: Callable[[str], bool], repository: str = "", *, spec: bool = False
+) -> Judge:
     """Return a judge: a function that returns how far a rollout is. Here, it is the rollout of a
-    revision for which `accepts` returns True.
+    revision for which `is_wanted` returns True.
 
     Only the Application's sources from `repository` must be at such a revision ("" means all
     sources). With `spec`, Argo CD must have compared with the Application's current spec.
@@ -82,7 +84,7 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
 
     def judge_revision(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
         """Return how far the rollout of the Application `item` is."""
-        wanted = Wanted(accepts, since, applies_to=is_in_repository, needs_current_spec=spec)
+        wanted = Wanted(is_wanted, since, applies_to=is_in_repository, needs_current_spec=spec)
         return judge(item, wanted, details)
 
     return judge_revision
@@ -156,10 +158,10 @@ def _seriousness(rollout: Rollout) -> tuple[bool, bool, bool]:
     return is_incomplete, is_unsure, rollout.state == "paused"
 
 
-def accepts(revision: str, other: str) -> bool:
-    """Return whether the other revision is `revision`, which may be abbreviated."""
-    is_abbreviated = len(revision) < _FULL_LENGTH
-    return other == revision or (is_abbreviated and other.startswith(revision))
+def accepts(wanted: str, revision: str) -> bool:
+    """Return whether a revision is the wanted one, which may be abbreviated."""
+    is_abbreviated = len(wanted) < _FULL_LENGTH
+    return revision == wanted or (is_abbreviated and revision.startswith(wanted))
 
 
 def rollout_error(

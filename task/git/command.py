@@ -34,14 +34,14 @@ from task.git.environment import (
     basic_header,
     clean_environment,
     config_pairs,
-    fitting,
     is_safe,
     login_environment,
-    of_helpers,
+    login_for,
     owned_by_another,
     sends_header,
-    transport,
+    server_settings,
     url_login,
+    variables_for_helpers,
     without_credentials,
     without_web,
 )
@@ -161,7 +161,7 @@ class Git:
 
         # What git gets from the machine and the user.
         self._environ = clean_environment(environ, self.protocols)
-        self._settings_from_variables = transport(config_pairs(environ)) if configured else []
+        self._settings_from_variables = server_settings(config_pairs(environ)) if configured else []
         self._full_environ = environ
         self._access = access or Access(environ=environ)
         self._user_config = UserConfig(
@@ -244,7 +244,7 @@ class Git:
         may_send_at_once = (
             at_once and follow_redirects and not rewrites and url not in self._urls_to_ask_first
         )
-        login = fitting(logins, url) if may_send_at_once else None
+        login = login_for(logins, url) if may_send_at_once else None
         if login:
             # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39.
             settings.append(basic_header(login, url))
@@ -259,8 +259,8 @@ class Git:
         may_use_helpers = not is_local and not self._access.given.alone
         if may_use_helpers:
             # The machine's variables for credential programs, if they are not set yet.
-            helper_variables = of_helpers(self._full_environ, self._user_config.programs)
-            for name, value in helper_variables.items():
+            variables = variables_for_helpers(self._full_environ, self._user_config.programs)
+            for name, value in variables.items():
                 if name not in self._environ:
                     env.setdefault(name, value)
         if target.protocol == "https" and not self._user_config.rewrites_to_http:
@@ -501,7 +501,7 @@ class Git:
         address = self._address(repo)
         credentials = self._access.given
         logins = [*url_login(address), *credentials.spare, *credentials.logins]
-        login = fitting(logins, address.url)  # the one that git would send
+        login = login_for(logins, address.url)  # the one that git would send
         configured_prefixes = dict.fromkeys(login.prefix for login in credentials.logins)
         return failure(
             messages,

@@ -343,16 +343,11 @@ def failure(
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
-        prompt = re.search(r" for '(https?://[^'@\s]+)'", output)
-        url = prompt[1] if prompt else "URL"
         message = (
             "the server requires credentials, but the configured ones were not sent: they are for"
             f" {' and '.join(scopes)}"
         )
-        hint = (
-            "if this server is allowed to receive them, also pass --git-credentials-url"
-            f" {url}; if not, use other credentials: {DOCS}/credentials.md"
-        )
+        hint = _hint_to_send_credentials(output)
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, output)) or hint
     elif meaning.message == _UNREACHED and _has_words(output, _UNKNOWN_HOST):
@@ -363,6 +358,16 @@ def failure(
     if quoted_output:
         message = f"{message} ({quoted_output})"
     return meaning.error(message, hint=hint, subject=subject)
+
+
+def _hint_to_send_credentials(output: str) -> str:
+    """Return the hint for credentials that are configured, but not for this server."""
+    prompt = re.search(r" for '(https?://[^'@\s]+)'", output)
+    url = prompt[1] if prompt else "URL"
+    return (
+        "if this server is allowed to receive them, also pass --git-credentials-url"
+        f" {url}; if not, use other credentials: {DOCS}/credentials.md"
+    )
 
 
 def broke_off(stderr: str) -> str:

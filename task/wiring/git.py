@@ -67,7 +67,7 @@ class GitClients:
             access=access,
             configured=transport.git_config,
             stall=options.stall_timeout,
-            patience=min(20.0, options.deadline),
+            patience=min(20.0, options.deadline),  # Git's default, but within the deadline
             bounds=Bounds(
                 memory=memory_of_step(),
                 seconds=options.deadline + self._settings.verify.verify_timeout + SPARE,

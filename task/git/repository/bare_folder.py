@@ -106,6 +106,7 @@ class Cache:
 
     def drop(self) -> None:
         """Remove everything, because the cache is corrupt."""
+        # Renamed first, so that other runs never see half of it.
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)

@@ -276,14 +276,11 @@ class History:
         if not candidates:
             return ""
         texts = self._texts([oid, *(removed[path].oid for path in candidates)])
-        most_similar = ""
-        highest_similarity = 0.0
-        for path in candidates:
-            similarity = _similarity(texts[oid], texts[removed[path].oid])
-            if similarity > highest_similarity:
-                most_similar = path
-                highest_similarity = similarity
-        return most_similar if highest_similarity >= _LEAST_SIMILARITY else ""
+        similarities = {
+            path: _similarity(texts[oid], texts[removed[path].oid]) for path in candidates
+        }
+        most_similar = max(candidates, key=lambda path: similarities[path])
+        return most_similar if similarities[most_similar] >= _LEAST_SIMILARITY else ""
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files, by path, of the root tree `older` that do not exist in the root tree

@@ -45,7 +45,7 @@ class Objects:
         size = 0
         for oid, content in self._read_each(oids):
             if isinstance(content, MissingObjectError):
-                self.close()
+                self.close()  # the process has more responses, which are not read
                 raise content
             contents[oid] = content
             size += len(content or b"")

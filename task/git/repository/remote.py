@@ -569,7 +569,9 @@ class Remote:
         return any(oid == commit for oid, _, _ in self._recent_commits(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
-        """Return the branch's recent commit with this parent and tree, or "" if there is none."""
+        """Return the branch's recent commit with this parent and tree, or "" if there is none. This
+        finds a commit that an API has made, if the response with its id was lost.
+        """
         if self.tip(branch) in ("", parent):
             return ""
         for commit, tree_of_commit, parents in self._recent_commits(branch):
