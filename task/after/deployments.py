@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from task import shutdown
 from task.deciding.job import DeployedSource, Followed, Job, LandedApplication, RolloutEnd
@@ -214,15 +215,12 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     description = ", ".join(
         f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]
     )
+    state: Literal["failure", "success", "pending"] = "pending"
     if counts["failure"]:
-        return CommitStatus(
-            commit, context=context, state="failure", description=description, run=run
-        )
-    if counts["success"] == len(shown):
-        return CommitStatus(
-            commit, context=context, state="success", description=description, run=run
-        )
-    return CommitStatus(commit, context=context, state="pending", description=description, run=run)
+        state = "failure"
+    elif counts["success"] == len(shown):
+        state = "success"
+    return CommitStatus(commit, context=context, state=state, description=description, run=run)
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:

@@ -141,26 +141,10 @@ class Follow:
             rows, errors = self._wait_for_rollouts(applications, remaining_seconds)
         except TaskError as failure:
             return _unknown_ends(wait_commands, str(failure))
-        rollout_ends = []
-        for row in rows:
-            key = row.application
-            error = errors.get(key)
-            if error:
-                because = message_without_name(error, key)
-                rollout_ends.append(
-                    RolloutEnd(key, "unknown", because=because, hint=wait_commands[key])
-                )
-            elif row.state == "synced-and-healthy":
-                rollout_ends.append(RolloutEnd(key, "healthy", because=row.warning))
-            elif row.state in ("timed-out", "paused"):
-                rollout_ends.append(
-                    RolloutEnd(key, "late", because=row.because, hint=wait_commands[key])
-                )
-            else:
-                rollout_ends.append(
-                    RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
-                )
-        return tuple(rollout_ends)
+        return tuple(
+            _recovery_of(row, errors.get(row.application), wait_commands[row.application])
+            for row in rows
+        )
 
     def _with_problem_on_error(self, work: Callable[[], None], severity: Severity) -> None:
         """Call the function. If it raises a `TaskError`, add the error to the problems of this run,
@@ -401,6 +385,21 @@ def _why_not_undone(row: RolloutState) -> str:
     if row.begun and row.state == "timed-out":
         return "the state of the rollout is unknown: Argo CD has not refreshed since the sync began"
     return "no sync of this change has failed"
+
+
+def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) -> RolloutEnd:
+    """Return how a rollout after a rollback ended. `error` is the reason why that is unknown, and
+    `wait_command` waits longer for the rollout.
+    """
+    key = row.application
+    if error:
+        because = message_without_name(error, key)
+        return RolloutEnd(key, "unknown", because=because, hint=wait_command)
+    if row.state == "synced-and-healthy":
+        return RolloutEnd(key, "healthy", because=row.warning)
+    if row.state in ("timed-out", "paused"):
+        return RolloutEnd(key, "late", because=row.because, hint=wait_command)
+    return RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
 
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:

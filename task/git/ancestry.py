@@ -65,11 +65,11 @@ class Lineage:
         """
         old = old.strip().lower()
         new = new.strip().lower()
-        pair = (repository, old, new)
+        key = (repository, old, new)
         with self._lock:
-            if pair not in self._results:
-                self._results[pair] = self._compare(repository, old, new)
-            return self._results[pair]
+            if key not in self._results:
+                self._results[key] = self._compare(repository, old, new)
+            return self._results[key]
 
     def close(self) -> None:
         """Remove everything that was fetched."""

@@ -156,7 +156,7 @@ def sends_header(pairs: Pairs, server: str) -> bool:
         is_header = is_http and name.lower() == "extraheader"
         if not is_header or not value.strip():
             continue
-        url = section[len("http.") :]
+        url = section[len("http.") :]  # "" for "http"
         is_for_any_server = not url or "*" in url
         if is_for_any_server or not server or origin(url) == server:
             return True

@@ -282,7 +282,7 @@ class Argo:
     def _stores(self) -> LiveApplications:
         """Return the live Applications to patch, through Kubernetes or through Argo CD's API.
 
-        If both are configured, Kubernetes is preferred.
+        If both are configured, Kubernetes is preferred, because its patches are atomic.
         """
         from task.argocd.application_store import (
             ApplicationStore,

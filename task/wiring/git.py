@@ -189,9 +189,8 @@ class GitClients:
         if from_options is None:
             return Access(from_secret, self._environ)
 
-        certificates = "\n".join(
-            filter(None, (from_secret.certificates, from_options.certificates))
-        )
+        all_certificates = (from_secret.certificates, from_options.certificates)
+        certificates = "\n".join(text for text in all_certificates if text)
         more_known_hosts = ""
         if from_options.ssh and from_options.ssh.known_hosts:
             more_known_hosts = from_options.ssh.files.get("known_hosts", "")

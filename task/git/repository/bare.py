@@ -121,7 +121,7 @@ class BareRepository:
         """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Each history fetches its objects with a remote of its own.
+        # Each history has a remote of its own, whose objects are removed when it is closed.
         self._new_remote = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer

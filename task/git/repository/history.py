@@ -202,8 +202,8 @@ class History:
         while not commits and self._depth_index < len(DEPTHS):
             last_depth = DEPTHS[self._depth_index - 1] if self._depth_index > 0 else 0
             if self._has_objects and self._commits_read < last_depth // 2:
-                # The server has no more: less than half of the requested commits arrived. (Not just
-                # fewer, because others may have pushed a few in the meantime.)
+                # The server has no more: less than half of the requested commits arrived. (If
+                # others have pushed since the first fetch, only a few are missing.)
                 break
             tip = self._remote.fetch_commits(DEPTHS[self._depth_index], self._branch)
             self._next_commit = self._next_commit or tip
