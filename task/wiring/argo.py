@@ -377,22 +377,7 @@ def applications(
             hint=f"set --applications (is your pipeline's variable set?): {CHOICES}",
         )
     repositories = Repositories(repository)
-
-    @once
-    def rendered_sets() -> RenderedSets:
-        """Create the renderer of ApplicationSets, if there are any."""
-        from task.applications.application_sets import RenderedSets, clusters_of
-
-        clusters_file = settings.sources.clusters
-        return RenderedSets(
-            repositories,
-            clusters=clusters_of(clusters_file) if clusters_file else None,
-            namespace=settings.sources.argocd_namespace,
-            prefix=settings.scope.annotation_prefix,
-            images=images,
-            strict=not kind_of(settings.command).by_hand,
-        )
-
+    rendered_sets = once(lambda: _rendered_sets(settings, repositories, images))
     if settings.sources.clusters:
         # only for its error: a mistake in the file is reported even if no manifest needs the file
         rendered_sets()
@@ -424,6 +409,23 @@ def applications(
                 trouble = Trouble("source", str(error), error.hint)
                 yield Found(item={}, origin="", trouble=trouble)
         yield from followed.below()
+
+
+def _rendered_sets(
+    settings: Settings, repositories: Repositories, images: Sequence[Image]
+) -> RenderedSets:
+    """Return the renderer of ApplicationSets. Raises `UsageError` for a mistake in `--clusters`."""
+    from task.applications.application_sets import RenderedSets, clusters_of
+
+    clusters_file = settings.sources.clusters
+    return RenderedSets(
+        repositories,
+        clusters=clusters_of(clusters_file) if clusters_file else None,
+        namespace=settings.sources.argocd_namespace,
+        prefix=settings.scope.annotation_prefix,
+        images=images,
+        strict=not kind_of(settings.command).by_hand,
+    )
 
 
 def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:

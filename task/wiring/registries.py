@@ -41,11 +41,11 @@ def registry_of(
     from a cluster.
     """
     options = settings.registry
-    secret = partial(_registry_secret, cluster) if cluster else None
+    read_secret = partial(_registry_secret, cluster) if cluster else None
     logins = Logins(
         environ,
         _logins_from_options(settings, environ),
-        secret,
+        read_secret,
         allow_env=options.allow_env,
         allow_exec=options.allow_exec,
         namespace=settings.sources.argocd_namespace,

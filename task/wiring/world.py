@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from task import shutdown
 from task.annotations.subscription import Scope
 from task.applications.manifest_text import is_project
-from task.applications.work_tree import locate as find
+from task.applications.work_tree import locate as locate_in_work_tree
 from task.argocd.owners import keys_wanted
 from task.argocd.projects import hindrance_of
 from task.deciding.job import Followed, LandedApplication
@@ -180,7 +180,7 @@ class RealWorld(World):
         file with a line number, such as `apps/web.yaml:12`.
         """
         file, _, _line = origin.rpartition(":")
-        location = find(file, self._git.git())
+        location = locate_in_work_tree(file, self._git.git())
         return (location.repo, location.branch, location.path) if location else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:

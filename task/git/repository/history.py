@@ -143,19 +143,18 @@ class History:
                 yield self._marked_commit or commit, text
                 pending = None
 
-            for number, (commit, blob) in enumerate(versions, 1):
-                # the contents of this part exceed `LARGEST`
-                was_not_read = blob != "" and blob not in texts
-                if yielded == self._limit or was_not_read:
-                    self.end = "limit"
-                    return
-                yielded += 1
-                may_continue_in_next_part = number == len(versions) and not end
-                if self._marked and may_continue_in_next_part:
-                    pending = (commit, texts.get(blob))
-                else:
-                    yield commit, texts.get(blob)
-            self.end = end
+            # the versions within the limits
+            readable: list[tuple[str, str | None]] = []
+            for commit, blob in versions[: self._limit - yielded]:
+                if blob and blob not in texts:  # not read, because the contents exceed `LARGEST`
+                    break
+                readable.append((commit, texts.get(blob)))
+            yielded += len(readable)
+            is_cut = len(readable) < len(versions)
+            if self._marked and readable and not is_cut and not end:
+                pending = readable.pop()
+            yield from readable
+            self.end = "limit" if is_cut else end
 
     def _forget(self) -> None:
         """Prepare to repeat the last fetch, because the fetched objects are gone."""
