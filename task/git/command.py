@@ -156,7 +156,7 @@ class Git:
         self._logged_once: set[str] = set()  # warnings, and URLs warned about; not logged again
         self._new_urls: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
         self._redirect_counts: dict[str, int] = {}  # URL → how often it was redirected
-        self._urls_to_ask_first: set[str] = set()  # their servers get credentials only on request
+        self._only_on_request: set[str] = set()  # URLs whose server has to ask for credentials
         self._has_passwd_variables = False  # whether ssh was given a passwd entry
 
         # What git gets from the machine and the user.
@@ -225,9 +225,10 @@ class Git:
         """Return the variables for a git command that contacts the server of `repo`: credentials,
         the user's git settings, and the ssh command. Credentials are only for their own server.
 
-        `at_once`: send the credentials with the first request, until `ask_first` says otherwise.
-        This saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
-        configuration that git cannot read, and the errors of a GitHub App's token.
+        `at_once`: send the credentials with the first request, unless a command has
+        `sent_too_early`. This saves waiting for a 401, which is a round trip. Raises
+        `CredentialsError` for a configuration that git cannot read, and the errors of a GitHub
+        App's token.
         """
         target = self._address(repo)
         url = target.url
@@ -242,7 +243,7 @@ class Git:
 
         # Send a login with the first request, if it is certain which one the server gets.
         may_send_at_once = (
-            at_once and follow_redirects and not rewrites and url not in self._urls_to_ask_first
+            at_once and follow_redirects and not rewrites and url not in self._only_on_request
         )
         login = login_for(logins, url) if may_send_at_once else None
         if login:
@@ -291,7 +292,7 @@ class Git:
             from_variables = without_credentials(from_variables)
         return [*from_files, *self._access.pairs(), *from_variables]
 
-    def ask_first(self, repo: str, error: GitFailed) -> bool:
+    def sent_too_early(self, repo: str, error: GitFailed) -> bool:
         """Return whether a command may have failed because it sent credentials without being asked.
         If so, remember the URL: later commands send them only when the server asks.
 
@@ -299,12 +300,12 @@ class Git:
         repository, and a redirect has to be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._urls_to_ask_first:  # credentials were only sent on request
+        if url in self._only_on_request:  # so they were not sent too early
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
             return False
-        self._urls_to_ask_first.add(url)
+        self._only_on_request.add(url)
         return True
 
     def redirected(

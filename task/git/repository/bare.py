@@ -89,9 +89,9 @@ class Orphans:
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
     def earlier_name_of(self, base: str) -> str:
-        """Return the name that `base` had before it was renamed, or "" if it was not.
+        """Return the name that `base` had before it was renamed, or "" if that is not known.
 
-        Git does not record renames. It must be a rename if `base` is the default branch, and
+        Git does not record renames. It must have been one if `base` is the default branch, and
         exactly one base with a memory branch no longer exists.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
@@ -530,9 +530,9 @@ class BareRepository:
         """Create the commit without pushing it. Return it, and the head branch's tip.
 
         The commit's `pushed` is False if there is nothing to push: `change.tip` has these files, or
-        the head branch is a commit with these files on top of `change.tip`. The head branch's tip
-        is "" if the branch is not replaced: it does not exist, belongs to someone else, or is the
-        base itself.
+        the head branch's tip is a commit with these files on top of `change.tip`. The returned tip
+        is "" if the head branch is not replaced: it does not exist, belongs to someone else, or is
+        the base itself.
         """
         head = change.head
         commit = self._make(change)

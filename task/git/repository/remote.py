@@ -667,8 +667,7 @@ class Remote:
             # If the environment has changed, a concurrent command has already noticed this.
             is_first_to_notice = self._env is env
             if is_first_to_notice:
-                sent_too_early = self._git.ask_first(self._url, error)
-                if not sent_too_early:
+                if not self._git.sent_too_early(self._url, error):
                     raise
                 self._log_in()
             return run(env=self._env)
