@@ -89,7 +89,8 @@ def _decide(source: Path) -> None:
         "run", EventOptions(image=(EVENT,)), sources=SourceOptions(applications=(str(source),))
     )
     with ExitStack() as shielded:
-        job, world = job_of(settings, event_images((EVENT,)), {}), RealWorld(settings, {}, Log())
+        job = job_of(settings, event_images((EVENT,)), {})
+        world = RealWorld(settings, {}, Log(), job.scope)
         report = run(job, world, shielded, match_images, follow_up)
     rules = [decision.rule for decision in report.decisions]
     assert rules == ["constraint"] * APPLICATIONS, f"{len(rules)} decisions: {set(rules)}"

@@ -109,11 +109,10 @@ def _decide(repo: Path, folder: str) -> float:
     )
     gc.collect()
     began = time.perf_counter()
-    world = RealWorld(settings, {}, Log())
+    job = job_of(settings, event_images((EVENT,)), {})
+    world = RealWorld(settings, {}, Log(), job.scope)
     with ExitStack() as shielded:
-        report = run(
-            job_of(settings, event_images((EVENT,)), {}), world, shielded, match_images, follow_up
-        )
+        report = run(job, world, shielded, match_images, follow_up)
     world.close()
     spent = time.perf_counter() - began
     rules = [decision.rule for decision in report.decisions]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 from task import shutdown
 from task.deciding.job import DeployedSource, Followed, Job, LandedApplication, RolloutEnd
@@ -83,7 +84,7 @@ class ShownDeployments:
         """
         if not self._source.waits_for_rollouts:
             self.begin(landed)
-        elif not shutdown.code():  # a later run may end the deployments
+        elif not shutdown.code():  # after a signal, they stay in progress; a later run may end them
             self._forge_is_out = False  # minutes have passed, so the forge may be available again
             ends = {rollout_end.application: rollout_end for rollout_end in followed.ends}
             self._end_deployments(landed, ends)
@@ -134,12 +135,13 @@ class ShownDeployments:
         """
         if key in self._begun_deployments:
             return self._try_with_forge(lambda forge: forge.end(deployment, begun=True))
-        # its pull request has been merged since, or the forge was down before
+        # It was not begun, because its pull request was not merged yet, or the forge was down.
         if written and len(self._begun_deployments) < MOST:
             return self._begin_deployment(deployment)
         was_ended = False  # stays False if an earlier run has not begun the deployment
 
         def end_earlier(forge: Deployments) -> None:
+            """Set `was_ended`."""
             nonlocal was_ended
             was_ended = forge.end(deployment, begun=False)
 
@@ -213,15 +215,12 @@ def summary(shown: Sequence[Deployment], commit: str, run: str) -> CommitStatus:
     description = ", ".join(
         f"{counts[state]} {word}" for state, word in WORDS.items() if counts[state]
     )
+    state: Literal["failure", "success", "pending"] = "pending"
     if counts["failure"]:
-        return CommitStatus(
-            commit, context=context, state="failure", description=description, run=run
-        )
-    if counts["success"] == len(shown):
-        return CommitStatus(
-            commit, context=context, state="success", description=description, run=run
-        )
-    return CommitStatus(commit, context=context, state="pending", description=description, run=run)
+        state = "failure"
+    elif counts["success"] == len(shown):
+        state = "success"
+    return CommitStatus(commit, context=context, state=state, description=description, run=run)
 
 
 def by_application(landed: Iterable[LandedApplication]) -> Mapping[str, list[LandedApplication]]:

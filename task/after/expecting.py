@@ -41,7 +41,8 @@ class Expected:
     hint: str = ""  # what to look for there
     revision: str = ""  # the commit that has the image; "" for a live Application
     digest: str = ""  # the build's digest, even if only its tag was written; "" if unknown
-    replaced: str = ""  # the image's other name in the manifests
+    # the name in the manifests that Kustomize replaces with the image's name, or ""
+    replaced: str = ""
     # The image in the target at a later revision, or in the live Application. None if unknown.
     current: Callable[[Mapping[str, Any]], Image | None] = lambda _item: None
 
@@ -70,7 +71,9 @@ def _expected_image(decision: Decision, commit: str, repository: Repositories) -
     key, hint = _where_to_look(decision)
     kustomize_name = decision.subscription.keys.kustomize_name
     replaced = live_image(kustomize_name) if kustomize_name else None
-    current = _reader_of_branch(decision, repository) if commit else partial(_live_image, decision)
+    current: Callable[[Mapping[str, Any]], Image | None] = partial(_live_image, decision)
+    if commit:
+        current = _reader_of_branch(decision, repository)
     return Expected(
         image=decision.candidate,
         key=key,
@@ -222,7 +225,7 @@ def _image_in_reading(decision: Decision, reading: Reading) -> Image | None:
     )
 
 
-def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expected]) -> Rollout:
+def expecting(rollout: Rollout, item: Mapping[str, Any], images: Sequence[Expected]) -> Rollout:
     """Return the rollout of the Application `item`, but as failed if only other versions of an
     expected image are running.
 
@@ -235,7 +238,8 @@ def expecting(rollout: Rollout, item: Mapping[str, Any], expected: Sequence[Expe
     references = elements(item, "status", "summary", "images")
     live_images = [image for image in map(live_image, map(str, references)) if image]
     warnings = []
-    for entry in expected:
+    for entry in images:
+        # if Kustomize does not replace the name, the old image still has it
         names = (entry.image.identity, entry.replaced)
         running = [image for image in live_images if image.identity in names]
         # even if only the tag was written, the build's digest may be known
@@ -267,7 +271,7 @@ def _changed_since(expected: Expected, item: Mapping[str, Any]) -> str:
     expected one, or "" if there is none or it is unknown. `item` is the live Application.
     """
     synced_revisions = revisions_of(mapping(item, "status", "sync"))
-    if expected.revision in synced_revisions:  # there is no later commit
+    if expected.revision in synced_revisions:  # Argo CD deploys this commit, not a later one
         return ""
     image = expected.image
     current = expected.current(item)

@@ -87,9 +87,9 @@ class Follow:
         self._problems = []
         self._failures = []
         self._ends = {}
-        # on the branch that Argo CD deploys
+        # whose commit is on the branch that Argo CD deploys
         arrived = [item for item in landed if not item.request and item.arrives]
-        # and not already there before this run
+        # of those, the ones that did not have the image before this run
         written = [item for item in arrived if item.written]
         if self._options.kubernetes_events and self._argo.kind == "cluster":
             self._with_problem_on_error(lambda: self._create_events(written), "warning")
@@ -112,7 +112,7 @@ class Follow:
         self._problems = []
         arrived = [item for item in landed if item.arrives and self._can_await(item)]
         remaining_seconds = self._deadline - time.monotonic()
-        # the wait itself refreshes the Applications it waits for
+        # the wait itself refreshes the Applications it waits for, but not their parents
         wait_refreshes = remaining_seconds >= _LEAST_SECONDS and not self._options.refresh_parents
         if self._options.refresh and not wait_refreshes:
             self._with_problem_on_error(lambda: self._refresh(arrived), "warning")
@@ -128,8 +128,8 @@ class Follow:
         ended: "healthy", "late" (not in time), "failed", or "unknown".
         """
         applications = _relevant_by_application(arrived)
-        # An Application may have sources in several repositories, but the command waits for one
-        # commit.
+        # `wait` takes one commit, so for an Application with sources in several repositories, it
+        # is that of the first.
         wait_commands = {
             key: f"image-update wait {key} --revision {items[0].commit}"
             for key, items in applications.items()
@@ -141,26 +141,10 @@ class Follow:
             rows, errors = self._wait_for_rollouts(applications, remaining_seconds)
         except TaskError as failure:
             return _unknown_ends(wait_commands, str(failure))
-        rollout_ends = []
-        for row in rows:
-            key = row.application
-            error = errors.get(key)
-            if error:
-                because = message_without_name(error, key)
-                rollout_ends.append(
-                    RolloutEnd(key, "unknown", because=because, hint=wait_commands[key])
-                )
-            elif row.state == "synced-and-healthy":
-                rollout_ends.append(RolloutEnd(key, "healthy", because=row.warning))
-            elif row.state in ("timed-out", "paused"):
-                rollout_ends.append(
-                    RolloutEnd(key, "late", because=row.because, hint=wait_commands[key])
-                )
-            else:
-                rollout_ends.append(
-                    RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
-                )
-        return tuple(rollout_ends)
+        return tuple(
+            _recovery_of(row, errors.get(row.application), wait_commands[row.application])
+            for row in rows
+        )
 
     def _with_problem_on_error(self, work: Callable[[], None], severity: Severity) -> None:
         """Call the function. If it raises a `TaskError`, add the error to the problems of this run,
@@ -184,7 +168,7 @@ class Follow:
         for members in _relevant_by_application(written).values():
             app = members[0].application
             live_application = kubernetes.get(APPLICATIONS, app.namespace, app.name)
-            if live_application is None:
+            if live_application is None:  # it was deleted in the meantime
                 continue
             changes: list[Change] = []
             for landed in members:
@@ -228,8 +212,8 @@ class Follow:
         pull request, gets a warning.
         """
         requested = [item for item in landed if item.request]  # in a pull request
-        # the wait itself refreshes the Applications it waits for, but here it begins after the
-        # merge, and it does not refresh parents
+        # The wait for rollouts refreshes the Applications, but not their parents. With pull
+        # requests, it begins only after the merges, so refresh the written ones now.
         if self._options.refresh and (requested or self._options.refresh_parents):
             self._with_problem_on_error(lambda: self._refresh(written), "warning")
 
@@ -355,7 +339,7 @@ class Follow:
         is_known_failure = row.begun and row.known and row.state in ("failed", "timed-out")
         if is_known_failure:
             self._failures.append(Failure(tuple(landed), because))
-        elif self._settings.on_failure == "rollback":
+        elif self._settings.on_failure == "rollback":  # say why there is no rollback
             self._problems.append(not_undone(key, _why_not_undone(row)))
 
     def _failure_hint(self, row: RolloutState, landed: Sequence[LandedApplication]) -> str:
@@ -382,6 +366,7 @@ class Follow:
         """
         is_live_patch = not landed.commit
         if is_live_patch:
+            # any revision will do, but Argo CD must have seen the patched spec
             judge_patched = judge_of(lambda _any: True, spec=True)
             return lambda item, since, details: (
                 reverted(landed.decisions, item) or judge_patched(item, since, details)
@@ -389,6 +374,7 @@ class Follow:
         sub = landed.decisions[0].subscription
 
         def relation_to_commit(revision: str) -> str:
+            """Return how a revision relates to the commit, such as "newer"."""
             return self._descends(sub, landed.repo, revision, landed.commit)
 
         return judge_of(holding(relation_to_commit, landed.commit), landed.repo)
@@ -399,6 +385,21 @@ def _why_not_undone(row: RolloutState) -> str:
     if row.begun and row.state == "timed-out":
         return "the state of the rollout is unknown: Argo CD has not refreshed since the sync began"
     return "no sync of this change has failed"
+
+
+def _recovery_of(row: RolloutState, error: TaskError | None, wait_command: str) -> RolloutEnd:
+    """Return how a rollout after a rollback ended. `error` is the reason why that is unknown, and
+    `wait_command` waits longer for the rollout.
+    """
+    key = row.application
+    if error:
+        because = message_without_name(error, key)
+        return RolloutEnd(key, "unknown", because=because, hint=wait_command)
+    if row.state == "synced-and-healthy":
+        return RolloutEnd(key, "healthy", because=row.warning)
+    if row.state in ("timed-out", "paused"):
+        return RolloutEnd(key, "late", because=row.because, hint=wait_command)
+    return RolloutEnd(key, "failed", because=why_not_rolled_out(row), hint=row.hint)
 
 
 def _unknown_ends(hints: Mapping[str, str], because: str) -> tuple[RolloutEnd, ...]:
@@ -423,6 +424,7 @@ def _relevant_by_application(
     """
     grouped: dict[str, list[LandedApplication]] = {}
     for key, items in by_application(landed).items():
+        # the commits of this run are newer, and contain the others of the same repository
         written_repos = {item.repo for item in items if item.written}
         grouped[key] = [item for item in items if item.written or item.repo not in written_repos]
     return grouped
@@ -447,7 +449,7 @@ def _wait_for_merges(
         key = (item.repo, item.request)
         if key in errors:
             continue
-        if key not in merged_requests:
+        if key not in merged_requests:  # it was not awaited yet
             try:
                 merged_requests[key] = _wait_for_merge(
                     forge(item.repo), item.request, deadline, log

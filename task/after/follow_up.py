@@ -52,7 +52,7 @@ def follow_up(delivered: Delivered, world: World) -> Ended:
     source = job.deployed
     deployments = None
     if source:
-        everyone = (*seen.everyone, *seen.outside)
+        everyone = (*seen.everyone, *seen.outside)  # also those that this run does not update
         deployments = ShownDeployments(source, job, world, everyone)
         if source.waits_for_rollouts:
             deployments.begin(landed)
@@ -127,7 +127,8 @@ def asks_to_undo(
     `asks` are the run's asks. Each new ask sets a hold (an order that keeps a version) with the
     cause of the failure as its reason.
     """
-    # The repository's config is applied to a decision's subscription, but not to an ask's.
+    # The new asks get the decisions' subscriptions, to which the repository's config is applied.
+    # Only the siblings come from the run's asks.
     siblings = {ask.subscription.identity: ask.siblings for ask in asks}
     undo_asks = []
     problems = []
@@ -222,8 +223,8 @@ def _rollback_problem(decision: Decision, request: str | None, end: RolloutEnd |
     """Return the problem that describes the rollback of an image: a warning, or an error if the
     Application did not become healthy again.
 
-    `request` is the pull request that will roll it back, and `end` is how the rollout after the
-    rollback ended. Each is None if there is none.
+    `request` is the pull request that will roll it back, or None if the rollback was pushed to the
+    base. `end` is how the rollout after the rollback ended, or None if there was no wait for it.
     """
     app = decision.subscription.application.key
     name = decision.subscription.entry.image.name

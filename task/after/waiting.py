@@ -71,9 +71,11 @@ def watch(
     return rollouts.rows, rollouts.errors
 
 
-def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool = False) -> Judge:
+def judge_of(
+    is_wanted: Callable[[str], bool], repository: str = "", *, spec: bool = False
+) -> Judge:
     """Return a judge: a function that returns how far a rollout is. Here, it is the rollout of a
-    revision for which `accepts` returns True.
+    revision for which `is_wanted` returns True.
 
     Only the Application's sources from `repository` must be at such a revision ("" means all
     sources). With `spec`, Argo CD must have compared with the Application's current spec.
@@ -81,7 +83,8 @@ def judge_of(accepts: Callable[[str], bool], repository: str = "", *, spec: bool
     is_in_repository = partial(same, repository)
 
     def judge_revision(item: Mapping[str, Any], since: str, details: Details) -> Rollout:
-        wanted = Wanted(accepts, since, applies_to=is_in_repository, needs_current_spec=spec)
+        """Return how far the rollout of the Application `item` is."""
+        wanted = Wanted(is_wanted, since, applies_to=is_in_repository, needs_current_spec=spec)
         return judge(item, wanted, details)
 
     return judge_revision
@@ -102,18 +105,19 @@ def repositories(item: Mapping[str, Any]) -> list[str]:
 def holding(relation_to_commit: Callable[[str], str], commit: str) -> Callable[[str], bool]:
     """Return a function that returns whether a revision contains a commit.
 
-    It does if it is that commit, or if `relation_to_commit` returns "newer" or "same" for it. The
-    other relations are "older" and "unrelated". Any other result means that the relation is
-    unknown: then the revision does not count, and `relation_to_commit` is called again after a
-    while. Known relations are kept.
+    It does if it is that commit, or if `relation_to_commit` returns "newer" or "same" for it. It
+    does not if the result is "older" or "unrelated". These results are kept. Any other result means
+    that the relation is unknown: the revision is not accepted for now, and `relation_to_commit` is
+    called again after `_SECONDS_BETWEEN_QUERIES`.
     """
     contains_by_revision: dict[str, bool] = {}
     next_query: dict[str, float] = {}  # when to repeat a query whose result was unknown
 
     def contains_commit(revision: str) -> bool:
+        """Return whether the revision is known to contain the commit."""
         if accepts(commit, revision):
             return True
-        if not revision:
+        if not revision:  # Argo CD has not synced yet
             return False
         if revision in contains_by_revision:
             return contains_by_revision[revision]
@@ -154,10 +158,10 @@ def _seriousness(rollout: Rollout) -> tuple[bool, bool, bool]:
     return is_incomplete, is_unsure, rollout.state == "paused"
 
 
-def accepts(revision: str, other: str) -> bool:
-    """Return whether the other revision is `revision`, which may be abbreviated."""
-    is_abbreviated = len(revision) < _FULL_LENGTH
-    return other == revision or (is_abbreviated and other.startswith(revision))
+def accepts(wanted: str, revision: str) -> bool:
+    """Return whether a revision is the wanted one, which may be abbreviated."""
+    is_abbreviated = len(wanted) < _FULL_LENGTH
+    return revision == wanted or (is_abbreviated and revision.startswith(wanted))
 
 
 def rollout_error(
@@ -233,7 +237,7 @@ def picture(
     most_lines = max(size.height, 4) - 2  # without the bar, and the cursor's line
     if len(rows) <= most_lines:
         return Group(_progress_bar(rows, seconds, limit), _table_of(rows, size.width))
-    by_rank = sorted(rows, key=lambda row: MARKS[row.state][2])
+    by_rank = sorted(rows, key=_rank)
     most_rows = most_lines - 1  # the last line has the number of the others
     shown_rows = by_rank[:most_rows]
     return Group(
@@ -243,12 +247,18 @@ def picture(
     )
 
 
+def _rank(row: RolloutState) -> int:
+    _mark, _style, rank = MARKS[row.state]
+    return rank
+
+
 def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
     """Return a bar with the number of completed rollouts, after `seconds` of `limit`."""
-    completed = sum(row.state == "synced-and-healthy" for row in rows)
+    completed_rows = [row for row in rows if row.state == "synced-and-healthy"]
+    completed = len(completed_rows)
     bar = ProgressBar(
         total=max(len(rows), 1),
-        completed=completed if rows else 1,
+        completed=completed if rows else 1,  # without rollouts, the bar is full
         width=20,
     )
     times = f"{_duration_text(seconds)} of {_duration_text(limit)}"

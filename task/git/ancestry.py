@@ -65,11 +65,11 @@ class Lineage:
         """
         old = old.strip().lower()
         new = new.strip().lower()
-        pair = (repository, old, new)
+        key = (repository, old, new)
         with self._lock:
-            if pair not in self._results:
-                self._results[pair] = self._compare(repository, old, new)
-            return self._results[pair]
+            if key not in self._results:
+                self._results[key] = self._compare(repository, old, new)
+            return self._results[key]
 
     def close(self) -> None:
         """Remove everything that was fetched."""
@@ -125,8 +125,8 @@ class _Source:
         Fetch more and more of their ancestors, up to the last of `DEPTHS`, until the order is
         known. Raises `TaskError` if the server cannot be read.
         """
-        # ids of this length exist only in repositories with the other object format
-        if len(old) == len(new) == max(_WHOLE_ID) and self._folder.object_format == "sha1":
+        are_sha256_ids = len(old) == len(new) == max(_WHOLE_ID)
+        if are_sha256_ids and self._folder.object_format == "sha1":
             self._folder.restart("sha256")
         self._folder.create()
         kin = Kin("unknown")
@@ -145,11 +145,11 @@ class _Source:
             if kin.order != "unknown":
                 break
             # The server sent the parents of all commits, or no more commits than last time.
-            has_whole_history = not boundary or len(parents) == last_count
-            if has_whole_history:
+            is_all_history = not boundary or len(parents) == last_count
+            if is_all_history:
                 break
             last_count = len(parents)
-        if not kin.why:
+        if not kin.why:  # the order is known
             return kin
         return replace(kin, why=f"{self._display_url}: {kin.why}")
 
@@ -204,7 +204,7 @@ class _Source:
                 env=self._env,
                 clock=self._clock,
             )
-        except GitEnded:
+        except GitEnded:  # another request would not help
             raise
         except GitFailed as error:
             is_redirected = self._git.redirected(
@@ -280,8 +280,8 @@ def _kin_in_history(parents: _Parents, boundary: frozenset[str], old: str, new: 
         return Kin("newer")
     if new_id in old_history:
         return Kin("older")
-    # One of the two commits may be among the parents that the server did not send. But it cannot be
-    # among the parents of a common ancestor.
+    # The missing ancestors of one commit may include the other one. Ancestors of both commits do
+    # not matter: if their ancestors included one of the two, there would be a cycle.
     only_in_one_history = old_history ^ new_history
     if boundary & only_in_one_history:
         return Kin(

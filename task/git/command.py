@@ -34,14 +34,14 @@ from task.git.environment import (
     basic_header,
     clean_environment,
     config_pairs,
-    fitting,
     is_safe,
     login_environment,
-    of_helpers,
+    login_for,
     owned_by_another,
     sends_header,
-    transport,
+    server_settings,
     url_login,
+    variables_for_helpers,
     without_credentials,
     without_web,
 )
@@ -156,12 +156,12 @@ class Git:
         self._logged_once: set[str] = set()  # warnings, and URLs warned about; not logged again
         self._new_urls: dict[str, str] = {}  # URLs that their own server redirects → the new URLs
         self._redirect_counts: dict[str, int] = {}  # URL → how often it was redirected
-        self._urls_to_ask_first: set[str] = set()  # their servers get credentials only on request
+        self._only_on_request: set[str] = set()  # URLs whose server has to ask for credentials
         self._has_passwd_variables = False  # whether ssh was given a passwd entry
 
         # What git gets from the machine and the user.
         self._environ = clean_environment(environ, self.protocols)
-        self._settings_from_variables = transport(config_pairs(environ)) if configured else []
+        self._settings_from_variables = server_settings(config_pairs(environ)) if configured else []
         self._full_environ = environ
         self._access = access or Access(environ=environ)
         self._user_config = UserConfig(
@@ -225,26 +225,29 @@ class Git:
         """Return the variables for a git command that contacts the server of `repo`: credentials,
         the user's git settings, and the ssh command. Credentials are only for their own server.
 
-        `at_once`: send the credentials with the first request, until `ask_first` says otherwise.
-        This saves waiting for a 401, which is a round trip. Raises `CredentialsError` for a
-        configuration that git cannot read, and the errors of a GitHub App's token.
+        `at_once`: send the credentials with the first request, unless a command has
+        `sent_too_early`. This saves waiting for a 401, which is a round trip. Raises
+        `CredentialsError` for a configuration that git cannot read, and the errors of a GitHub
+        App's token.
         """
         target = self._address(repo)
         url = target.url
-        rewrites = self._user_config.rewrites  # if so, git may contact any server instead
+        rewrites = self._user_config.rewrites  # if True, git may contact any server instead
         is_local = target.protocol == "file" and not rewrites
         logins, settings = self._logins_and_settings(target)
 
-        # Send a login with the first request, if it is certain which one the server gets.
+        # Git sends a header to a redirect's target, too. So with a header, it must not follow
+        # redirects.
         server = "" if rewrites else origin(url)  # "" means any
         follow_redirects = not sends_header(settings, server)
+
+        # Send a login with the first request, if it is certain which one the server gets.
         may_send_at_once = (
-            at_once and follow_redirects and not rewrites and url not in self._urls_to_ask_first
+            at_once and follow_redirects and not rewrites and url not in self._only_on_request
         )
-        login = fitting(logins, url) if may_send_at_once else None
+        login = login_for(logins, url) if may_send_at_once else None
         if login:
-            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39. Git would also send the
-            # header to a redirect's target, so it must not follow redirects.
+            # Git 2.46 has http.proactiveAuth for this; Debian 12 has 2.39.
             settings.append(basic_header(login, url))
             logins = []
             follow_redirects = False
@@ -257,8 +260,8 @@ class Git:
         may_use_helpers = not is_local and not self._access.given.alone
         if may_use_helpers:
             # The machine's variables for credential programs, if they are not set yet.
-            helper_variables = of_helpers(self._full_environ, self._user_config.programs)
-            for name, value in helper_variables.items():
+            variables = variables_for_helpers(self._full_environ, self._user_config.programs)
+            for name, value in variables.items():
                 if name not in self._environ:
                     env.setdefault(name, value)
         if target.protocol == "https" and not self._user_config.rewrites_to_http:
@@ -274,7 +277,7 @@ class Git:
             logins += self._access.logins("", helped=self._user_config.has_credentials)
         elif target.protocol in {"https", "http"}:
             logins += self._access.logins(target.url, helped=self._user_config.has_credentials)
-        else:
+        else:  # ssh, or a local repository
             settings = without_web(settings)
         return logins, settings
 
@@ -289,7 +292,7 @@ class Git:
             from_variables = without_credentials(from_variables)
         return [*from_files, *self._access.pairs(), *from_variables]
 
-    def ask_first(self, repo: str, error: GitFailed) -> bool:
+    def sent_too_early(self, repo: str, error: GitFailed) -> bool:
         """Return whether a command may have failed because it sent credentials without being asked.
         If so, remember the URL: later commands send them only when the server asks.
 
@@ -297,12 +300,12 @@ class Git:
         repository, and a redirect has to be followed without credentials.
         """
         url = self._address(repo).url
-        if url in self._urls_to_ask_first:  # credentials were only sent on request
+        if url in self._only_on_request:  # so they were not sent too early
             return False
         was_rejected = _REDIRECTED.search(error.err) or _REFUSED.search(error.err)
         if not was_rejected:
             return False
-        self._urls_to_ask_first.add(url)
+        self._only_on_request.add(url)
         return True
 
     def redirected(
@@ -431,7 +434,7 @@ class Git:
             stdin_file.write(raw_stdin)
             stdin_file.seek(0)
             running = self._start(argv, git_dir, env, (stdin_file, out.sink, err.sink), program)
-            out.sink.close()
+            out.sink.close()  # so that the outputs end when the process closes them
             err.sink.close()
             watch = Watch(
                 running,
@@ -449,7 +452,7 @@ class Git:
 
         why_stopped = watch.why
         if code and not why_stopped and program == "git":
-            why_stopped = self.bounds.passed(messages)
+            why_stopped = self.bounds.passed(messages)  # git ended at a limit that we set
         if why_stopped:
             self._sharing.end()
             last_lines = "\n".join(messages.splitlines()[-_LAST_LINES:])
@@ -471,8 +474,7 @@ class Git:
             if len(self._logged_once) >= _MOST_WARNINGS:
                 return
             self._logged_once.add(line)
-            # There is another way to read from a server without partial clones, so do not call
-            # this a warning.
+            # Not a warning for users: without partial clones, we get the files in another way.
             text = line.removeprefix("warning: ") if NO_FILTER in line else line
             about = f" ({subject})" if subject else ""
             self.log(f"git: {text[:_LONGEST]}{about}")
@@ -500,7 +502,7 @@ class Git:
         address = self._address(repo)
         credentials = self._access.given
         logins = [*url_login(address), *credentials.spare, *credentials.logins]
-        login = fitting(logins, address.url)  # the one that git would send
+        login = login_for(logins, address.url)  # the one that git would send
         configured_prefixes = dict.fromkeys(login.prefix for login in credentials.logins)
         return failure(
             messages,
@@ -520,7 +522,7 @@ class Git:
         may_use_ssh = address_of(url).protocol == "ssh" or self._user_config.rewrites
         if not may_use_ssh:
             return {}
-        # ssh refuses to run without a passwd entry, so it and its parent process get one
+        # ssh refuses to run without a passwd entry, so git gets one to pass on
         if not self._has_passwd_variables:
             self._has_passwd_variables = True
             self._environ |= self._access.passwd_variables()

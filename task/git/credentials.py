@@ -90,8 +90,8 @@ class Access:
         """
         credentials = self.given
         if credentials.app is None:
-            has_other_logins = bool(credentials.logins) or helped
-            return credentials.logins if has_other_logins else credentials.spare
+            has_own_credentials = bool(credentials.logins) or helped
+            return credentials.logins if has_own_credentials else credentials.spare
         may_be_app_server = not url or url.lower().startswith(credentials.app_server.lower())
         if not may_be_app_server:
             return credentials.logins
@@ -117,7 +117,7 @@ class Access:
         env = dict(self.given.variables)
         with self._lock:
             if self.given.alone:
-                # curl sends the credentials from ~/.netrc to the server
+                # curl would send the credentials from ~/.netrc to the server
                 env |= {"HOME": self._private_folder(), "GIT_ASKPASS": ""}
             bundle = self._ca_bundle()
             if bundle:
@@ -384,6 +384,7 @@ def _app_login_function(
         api = "https://api.github.com" if server == _GITHUB else f"{server}/api/v3"
 
     def login(ca_file: str) -> Login:
+        """Request a token from GitHub, and return the login with it."""
         # A variable may have the key in one line, with `\n` written out.
         key_text = key.reveal().replace("\\n", "\n")
         app = App(

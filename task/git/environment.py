@@ -93,7 +93,7 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     }
 
 
-def of_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
+def variables_for_helpers(environ: Mapping[str, str], programs: Sequence[str]) -> dict[str, str]:
     """Return the variables that credential programs, such as credential helpers, may need.
 
     `programs` are the configured programs. Variables that would change git's own behavior are left
@@ -128,7 +128,7 @@ def configuration_files(environ: Mapping[str, str]) -> list[str]:
     return [*files, f"{config_home}/git/config", f"{home}/.gitconfig"]
 
 
-def transport(pairs: Pairs) -> list[tuple[str, str]]:
+def server_settings(pairs: Pairs) -> list[tuple[str, str]]:
     """Keep only the server settings: credentials, URLs, http, and ssh."""
     return [(key, value) for key, value in pairs if key.lower().startswith(_SERVER_SETTINGS)]
 
@@ -156,7 +156,7 @@ def sends_header(pairs: Pairs, server: str) -> bool:
         is_header = is_http and name.lower() == "extraheader"
         if not is_header or not value.strip():
             continue
-        url = section[len("http.") :]
+        url = section[len("http.") :]  # "" for "http"
         is_for_any_server = not url or "*" in url
         if is_for_any_server or not server or origin(url) == server:
             return True
@@ -186,7 +186,7 @@ def without_web(pairs: Pairs) -> list[tuple[str, str]]:
     ]
 
 
-def fitting(logins: Sequence[Login], url: str) -> Login | None:
+def login_for(logins: Sequence[Login], url: str) -> Login | None:
     """Return the login that git would choose for a URL: the last match that has a password."""
     for login in reversed(logins):
         prefix = login.prefix
@@ -232,6 +232,7 @@ def login_environment(
         settings += _login_settings(login, _LOGIN_HELPER.format(number))
     settings += [(f"url.{new_url}.insteadOf", old_url) for old_url, new_url in moved]
     if not follow:
+        # the settings may allow it for single URLs: `http.<url>.followRedirects`
         settings = [
             (key, value) for key, value in settings if not key.lower().endswith(".followredirects")
         ]
@@ -377,7 +378,7 @@ class UserConfig:
                 value = "true"
             if entry:
                 pairs.append((key, value))
-        return transport(pairs)
+        return server_settings(pairs)
 
 
 def _is_helper(key: str) -> bool:
@@ -403,7 +404,7 @@ def owned_by_another(path: str, environ: Mapping[str, str]) -> str:
         with suppress(OSError, ValueError):
             git_dir = candidate
             owners = set()
-            if os.path.isfile(candidate):  # a submodule, or a linked worktree
+            if os.path.isfile(candidate):  # a submodule's, or a linked worktree's: `gitdir: path`
                 with open(candidate, encoding="utf-8") as file:
                     target = file.read(4096).removeprefix(_GITFILE).rstrip("\n")
                 git_dir = os.path.join(os.path.dirname(candidate), target)

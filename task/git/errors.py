@@ -29,8 +29,8 @@ from task.text import blanked, without_logins
 
 _LINES = 12  # of git's output in a message
 _CHARACTERS = 1500  # of git's output in a message
-_TEXT = 64_000
-_LINE = 2000  # characters to read: at the end of the output, and at the beginning of a line
+_TEXT = 64_000  # characters to read at the end of the output
+_LINE = 2000  # characters to read at the beginning of a line
 
 
 class GitFailed(Exception):
@@ -339,20 +339,15 @@ def failure(
     if meaning is None:
         return RepositoryError(f"git failed: {quoted_output}", hint=_ACCESS, subject=subject)
 
-    # Some meanings get a better message or hint from what is known about the credentials.
+    # What else is known about the credentials and the server gives a better message or hint.
     message = meaning.message
     hint = meaning.hint
     if meaning.message == _NO_LOGIN and scopes:
-        prompt = re.search(r" for '(https?://[^'@\s]+)'", output)
-        url = prompt[1] if prompt else "URL"
         message = (
             "the server requires credentials, but the configured ones were not sent: they are for"
             f" {' and '.join(scopes)}"
         )
-        hint = (
-            "if this server is allowed to receive them, also pass --git-credentials-url"
-            f" {url}; if not, use other credentials: {DOCS}/credentials.md"
-        )
+        hint = _hint_to_send_credentials(output)
     elif meaning.message == _REFUSED:
         hint = wrong_issuer(token, host, software_of(host, output)) or hint
     elif meaning.message == _UNREACHED and _has_words(output, _UNKNOWN_HOST):
@@ -363,6 +358,16 @@ def failure(
     if quoted_output:
         message = f"{message} ({quoted_output})"
     return meaning.error(message, hint=hint, subject=subject)
+
+
+def _hint_to_send_credentials(output: str) -> str:
+    """Return the hint for credentials that are configured, but not for this server."""
+    prompt = re.search(r" for '(https?://[^'@\s]+)'", output)
+    url = prompt[1] if prompt else "URL"
+    return (
+        "if this server is allowed to receive them, also pass --git-credentials-url"
+        f" {url}; if not, use other credentials: {DOCS}/credentials.md"
+    )
 
 
 def broke_off(stderr: str) -> str:
@@ -400,11 +405,12 @@ def refusal(
     stderr = _cleaned_output(stderr)
     _, _, last_column = status.rpartition("\t")
     reason = blanked(_cleaned_output(last_column)).strip()
-    if not status or _has_words(reason, _UNKNOWN):
+    if not status or _has_words(reason, _UNKNOWN):  # the server did not say what became of it
         return failure(f"{stderr}\n{reason}", subject)
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
 
+    # The server has rejected it. Forges do so in a hook, also if a part of the forge is down.
     was_declined_by_hook = "hook declined" in reason
     if was_declined_by_hook and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (
@@ -427,7 +433,7 @@ def refusal(
         return NotDoneError(message, hint=LEAVES_QUEUE, subject=subject)
 
     is_rule = _has_words(reason, _RULE)
-    if not is_rule:
+    if not is_rule:  # the server or its disk may have failed
         error = failure(f"{reason}\n{stderr}", subject)
         if isinstance(error, UnreachableError):
             return error
@@ -444,7 +450,7 @@ def _hint_for_rule(reason: str, stderr: str, subject: str, *, forced: bool) -> s
     server's, `subject` is `repository@branch`, and `forced` means that the push was to replace a
     head branch.
     """
-    if "-memory/" in subject:
+    if "-memory/" in subject:  # a memory branch
         return (
             "allow this user to create, force-push, and delete the branch, which stores holds and"
             " waiting builds; or set branchPrefix in .image-update/config to a prefix that the"
@@ -486,7 +492,7 @@ def _is_race(reason: str, stderr: str, *, forced: bool) -> bool:
     if _has_words(without_names, _RULE) or _has_words(f"{reason}\n{stderr}", _FOR_GOOD):
         return False
     if forced and reason.startswith("[remote rejected]") and "(non-fast-forward)" in reason:
-        return False
+        return False  # the server does not allow force-pushes
     if _has_words(reason, _RACE):
         return True
     # Some servers only report "failure" in the status, and mention the lock in a `remote:` line.

@@ -128,7 +128,7 @@ def wrong_issuer(token: Secret, server: str, software: str) -> str:
 
 def software_of(host: str, message: str = "") -> str:
     """Return the software of a Git server if its hostname or its message reveals it, else ""."""
-    if "http basic: access denied" in message.lower():
+    if "http basic: access denied" in message.lower():  # only GitLab says this
         return "GitLab"
     for part_of_host, software in SERVERS.items():
         if part_of_host in host.lower():

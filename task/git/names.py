@@ -55,7 +55,8 @@ def address_of(url: str) -> Address:
     scheme, separator, _ = url.partition("://")
     if separator and _is_scheme(scheme):
         return _split_with_scheme(url, scheme.lower(), display_url)
-    # Like git, treat `user@host:path` as ssh, unless there is a slash before the colon.
+    # Like git, treat `user@host:path` as ssh, unless there is a slash before the colon. `host:path`
+    # is ssh, too.
     user_and_host, colon, _ = url.partition(":")
     if not colon or "/" in user_and_host:
         return Address(url, "file")
@@ -142,7 +143,7 @@ def rewritten(url: str, rewrites: tuple[tuple[str, str], ...]) -> str:
             longest_prefix = prefix
             new_start = replacement
     if longest_prefix:
-        return new_start + url[len(longest_prefix) :]
+        return new_start + url.removeprefix(longest_prefix)
 
     bare_url = without_login(url)
     if bare_url == url or not bare_url.startswith("http"):

@@ -43,9 +43,9 @@ def key_of(value: Secret, form: str = "") -> Key:
     """
     text = value.reveal()
     is_key_itself = "\n" in text or text.startswith("-----BEGIN")
-    if not is_key_itself:
+    if not is_key_itself:  # it is a file, or an id in the keyring
         looks_like_path = "/" in text or text.startswith(".")
-        may_be_id = form != "ssh" and not looks_like_path  # an id in the keyring
+        may_be_id = form != "ssh" and not looks_like_path
         if may_be_id and not os.path.exists(text):
             return Key(text=Secret(""), name=text, form="openpgp")
         text = _text_of_key_file(text)
@@ -224,7 +224,7 @@ def is_signed(git: Git, git_dir: str, commit: str, keys: Iterable[str]) -> bool:
         allowed_signers = f"{folder}/allowed"
         write_private(allowed_signers, "".join(f'* namespaces="git" {key}\n' for key in ssh_keys))
 
-        # No owner trust is set in this keyring: it contains only the given keys.
+        # gpg trusts every key in this keyring, because it contains only the given keys.
         write_private(f"{folder}/gpg.conf", "trust-model always\n")
         for key_text in key_texts:
             if _PGP_KEY.search(key_text):

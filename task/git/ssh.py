@@ -23,7 +23,7 @@ from task.settings import AccessOptions
 OPTIONS = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"
 PLAIN = f"ssh {OPTIONS}"
 _LARGEST = 1_000_000  # bytes; keys, known hosts and configuration are much smaller
-_FOLDER_PLACEHOLDER = "\x00"  # placeholder for the private folder in a configuration
+_FOLDER_PLACEHOLDER = "\x00"  # stands for the private folder in a configuration
 _KEY = "image-update-key"
 _HOMES = ("~/.ssh/", "%d/.ssh/", "${HOME}/.ssh/")
 
@@ -89,11 +89,11 @@ def _files_and_keys(directory: str, home: str) -> tuple[dict[str, str], list[str
     if directory:
         for name in keys:
             files[name] = tidy_key(files[name], f"--ssh-directory: {name}")
-    else:  # skip keys that would need a passphrase
+    else:  # the user's own keys: those with a passphrase are not an error, but cannot be used
         keys = [name for name in keys if not has_passphrase(files[name])]
 
     if "config" in files:
-        # its paths must point to the copies
+        # its paths must point to the copies, whose folder is not known yet
         for prefix in (*_HOMES, f"{folder.rstrip('/')}/"):
             files["config"] = files["config"].replace(prefix, f"{_FOLDER_PLACEHOLDER}/")
     return files, keys
@@ -131,8 +131,8 @@ def _readable_names(folder: str, option: str) -> list[str]:
 
 def write(ssh_files: SshFiles, folder: str) -> str:
     """Write the files to a private folder, and return the ssh command that uses them."""
-    # ssh uses the first value that it finds: in `first_lines`, then in the user's configuration,
-    # then among our defaults.
+    # ssh uses the first value that it finds: in `first_lines`, then in the given configuration,
+    # then in `last_lines`. For `IdentityFile`, it uses all values.
     first_lines = []
     if ssh_files.known_hosts:
         first_lines.append(f'UserKnownHostsFile "{folder}/known_hosts"')
@@ -262,6 +262,7 @@ def _stop_sharing(socket: str, environ: Mapping[str, str]) -> None:
     """Make the ssh process that listens on this socket close its shared connection and exit."""
     null = os.open(os.devnull, os.O_RDWR)
     try:
+        # ssh requires a host, "any", although it does not connect to it
         argv = ["ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={socket}", "any"]
         stdio = [(os.POSIX_SPAWN_DUP2, null, number) for number in (0, 1, 2)]
         with suppress(OSError):

@@ -90,7 +90,8 @@ class Argo:
         self.asked = bool(settings.rollout.wait or links_to_argo_cd or self.kind)
         self.api: Callable[[], ApplicationApi] = once(lambda: self._api(Limits()))
         self.patient: Callable[[], ApplicationApi] = once(lambda: self._api(PATIENT))
-        # for optional details; tries twice, because a project may also require signed commits
+        # for a project's details, which are optional; but it tries twice, because a project may
+        # also require signed commits
         self.quick: Callable[[], ApplicationApi] = once(
             lambda: self._api(replace(PATIENT, tries=2))
         )
@@ -281,7 +282,7 @@ class Argo:
     def _stores(self) -> LiveApplications:
         """Return the live Applications to patch, through Kubernetes or through Argo CD's API.
 
-        If both are configured, Kubernetes is preferred.
+        If both are configured, Kubernetes is preferred, because its patches are atomic.
         """
         from task.argocd.application_store import (
             ApplicationStore,
@@ -359,8 +360,8 @@ def applications(
     settings: Settings,
     environ: Mapping[str, str],
     repository: Callable[[str], SnapshotReader],
-    argo: Argo | None,
-    scope: Scope | None,
+    argo: Argo,
+    scope: Scope,
     images: Sequence[Image],
 ) -> Iterable[Found]:
     """Yield the manifests of the Applications from all sources in `--applications`.
@@ -376,23 +377,9 @@ def applications(
             hint=f"set --applications (is your pipeline's variable set?): {CHOICES}",
         )
     repositories = Repositories(repository)
-
-    @once
-    def rendered_sets() -> RenderedSets:
-        from task.applications.application_sets import RenderedSets, clusters_of
-
-        clusters_file = settings.sources.clusters
-        return RenderedSets(
-            repositories,
-            clusters=clusters_of(clusters_file) if clusters_file else None,
-            namespace=settings.sources.argocd_namespace,
-            prefix=settings.scope.annotation_prefix,
-            images=images,
-            strict=not kind_of(settings.command).by_hand,
-        )
-
+    rendered_sets = once(lambda: _rendered_sets(settings, repositories, images))
     if settings.sources.clusters:
-        # only for its error: a mistake in the file is one, no matter what the manifests contain
+        # only for its error: a mistake in the file is reported even if no manifest needs the file
         rendered_sets()
 
     def rendered(manifest: Found) -> Iterator[Found]:
@@ -408,7 +395,7 @@ def applications(
     followed = FollowedApplications(repositories, rendering, settings.sources.follow_apps, rendered)
     with closing(repositories):
         for source in used_sources:
-            if argo and source in ("cluster", "argocd") and scope is not None:
+            if source in ("cluster", "argocd"):
                 yield from argo.manifests(source, scope, images)
                 continue
             manifests = _manifests_in(source, repositories, rendering)
@@ -417,11 +404,28 @@ def applications(
                     followed.note(manifest)  # it may deploy other Applications
                     yield manifest
             except RenderingError as error:
-                if not kind_of(settings.command).lists_mistakes:
+                if not kind_of(settings.command).lists_mistakes:  # only `lint` goes on
                     raise
                 trouble = Trouble("source", str(error), error.hint)
                 yield Found(item={}, origin="", trouble=trouble)
         yield from followed.below()
+
+
+def _rendered_sets(
+    settings: Settings, repositories: Repositories, images: Sequence[Image]
+) -> RenderedSets:
+    """Return the renderer of ApplicationSets. Raises `UsageError` for a mistake in `--clusters`."""
+    from task.applications.application_sets import RenderedSets, clusters_of
+
+    clusters_file = settings.sources.clusters
+    return RenderedSets(
+        repositories,
+        clusters=clusters_of(clusters_file) if clusters_file else None,
+        namespace=settings.sources.argocd_namespace,
+        prefix=settings.scope.annotation_prefix,
+        images=images,
+        strict=not kind_of(settings.command).by_hand,
+    )
 
 
 def _manifests_in(source: str, repositories: Repositories, rendering: Rendering) -> Iterable[Found]:

@@ -42,7 +42,7 @@ class JudgedChange:
         compared: Compared,
         git: Callable[[str], Git],
         argo: Argo,
-        scope: Scope | None,
+        scope: Scope,
     ) -> None:
         """`compared` says which repository and commits to compare. `git` returns the git command
         with the credentials for a URL.
@@ -170,7 +170,7 @@ class JudgedChange:
             lambda repo: self._reader(repo, side),
             self._argo,
             self._scope,
-            (),
+            images=(),
         )
 
     def _readable_at_commits(self, source: str) -> str:
@@ -197,10 +197,10 @@ class JudgedChange:
         """Return the reader of a repository's files. The repository with the change is read on this
         side (before the change, or after its merge), and any other at the tips of its branches.
         """
-        tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
+        at_tips = BareRepository(self._git(repo), repo, cache_dir=self._settings.git.git_cache_dir)
         if not self.concerns(repo):  # it is another repository
-            return tips
-        return _OfSide(self._repository, side, tips)
+            return at_tips
+        return _OfSide(self._repository, side, at_tips)
 
     def snapshot(self, side: Side, places: Iterable[Place], urls: Collection[str]) -> Snapshot:
         """Return a snapshot of these places on one side: the base, or the merge.
@@ -238,10 +238,11 @@ class _OfSide:
     change, or after its merge), and other branches at their tips.
     """
 
-    def __init__(self, compared: ComparedRepository, side: Side, other: BareRepository) -> None:
+    def __init__(self, compared: ComparedRepository, side: Side, at_tips: BareRepository) -> None:
+        """`at_tips`: the same repository, for its other branches."""
         self._compared = compared
         self._side = side
-        self._other = other
+        self._at_tips = at_tips
 
     def default_branch(self) -> str:
         """Return the default branch of the repository with the change."""
@@ -253,7 +254,7 @@ class _OfSide:
         """
         comparison = self._compared.comparison
         if branch.removeprefix("refs/heads/") != comparison.branch:
-            return self._other.snapshot(branch, places)
+            return self._at_tips.snapshot(branch, places)
         tip = comparison.base if self._side == "base" else comparison.merged
         return self._compared.at(tip, places)
 
@@ -262,7 +263,7 @@ class _OfSide:
         comparison = self._compared.comparison
         if snapshot.tip in (comparison.base, comparison.merged):
             return self._compared.read_more(snapshot, places)
-        return self._other.read_more(snapshot, places)
+        return self._at_tips.read_more(snapshot, places)
 
     def close(self) -> None:
-        self._other.close()
+        self._at_tips.close()

@@ -38,6 +38,7 @@ def forges_of(
         check_token_file(options.forge_token_file)
 
     def tokens() -> Tokens:
+        """Return the tokens, which are read when the first one is needed."""
         return Tokens(
             environ,
             logins,

@@ -67,7 +67,7 @@ class GitClients:
             access=access,
             configured=transport.git_config,
             stall=options.stall_timeout,
-            patience=min(20.0, options.deadline),
+            patience=min(20.0, options.deadline),  # Git's default, but within the deadline
             bounds=Bounds(
                 memory=memory_of_step(),
                 seconds=options.deadline + self._settings.verify.verify_timeout + SPARE,
@@ -86,11 +86,11 @@ class GitClients:
         """
         if sub is None:
             return self.git()
-        if self._from_cluster is None:
+        if self._from_cluster is None:  # no cluster is read
             if sub.credentials.startswith("secret:"):
                 self._log_unused_secret(repo, sub)
             return self.git()
-        if self.given_for(repo):
+        if self.options_cover(repo):
             return self.git()
         secret = self._from_cluster(sub, self._url_to_connect(repo))
         if secret is None:
@@ -111,7 +111,7 @@ class GitClients:
         with self._lock:
             was_logged = (repo, sub.credentials) in self._unused
             self._unused.add((repo, sub.credentials))
-        if not was_logged and not self.given_for(repo):
+        if not was_logged and not self.options_cover(repo):
             self._log(
                 "info",
                 f"git:{sub.credentials} of {sub.application.key} is read only with"
@@ -134,7 +134,7 @@ class GitClients:
             return ()
         return matching[0].logins(url, helped=False)
 
-    def given_for(self, repo: str) -> bool:
+    def options_cover(self, repo: str) -> bool:
         """Return whether the options have credentials or a key for this repository."""
         if self.access is None:
             return False
@@ -142,7 +142,7 @@ class GitClients:
         url = self._url_to_connect(repo).lower()
         if url.startswith(("https://", "http://")):
             return _any_login_for(url, credentials)
-        # for SSH; if only known hosts are set, the user's own keys are used
+        # For SSH, a key must be set. If only known hosts are set, the user's own keys are used.
         options = self._settings.access
         is_key_set = bool(
             options.ssh_key_file
@@ -189,9 +189,8 @@ class GitClients:
         if from_options is None:
             return Access(from_secret, self._environ)
 
-        certificates = "\n".join(
-            filter(None, (from_secret.certificates, from_options.certificates))
-        )
+        all_certificates = (from_secret.certificates, from_options.certificates)
+        certificates = "\n".join(text for text in all_certificates if text)
         more_known_hosts = ""
         if from_options.ssh and from_options.ssh.known_hosts:
             more_known_hosts = from_options.ssh.files.get("known_hosts", "")
@@ -220,7 +219,7 @@ def _any_login_for(url: str, credentials: Credentials) -> bool:
         prefixes.append(credentials.app_server)
     if credentials.only and prefixes:
         prefixes = [credentials.only]
-    # with a slash, so that a prefix only matches whole parts of the path
+    # With a slash at the end, `https://host/acme` does not match `https://host/acme-web`.
     folder = f"{_without_git_suffix(url.lower())}/"
     return any(folder.startswith(f"{_without_git_suffix(prefix.lower())}/") for prefix in prefixes)
 

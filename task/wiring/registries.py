@@ -41,18 +41,18 @@ def registry_of(
     from a cluster.
     """
     options = settings.registry
-    secret = partial(_registry_secret, cluster) if cluster else None
+    read_secret = partial(_registry_secret, cluster) if cluster else None
     logins = Logins(
         environ,
         _logins_from_options(settings, environ),
-        secret,
+        read_secret,
         allow_env=options.allow_env,
         allow_exec=options.allow_exec,
         namespace=settings.sources.argocd_namespace,
     )
     entries = read_registries_conf(options.registries_conf) if options.registries_conf else ()
     is_optional = settings.registry_check == "auto" and not kind_of(settings.command).lists_tags
-    tries = 2 if is_optional else 3
+    tries = 2 if is_optional else 3  # with "auto", a run may go on without an answer
     limits = replace(LIMITS, connect=5.0, silence=15.0, tries=tries)
     registry = Registry(
         logins,
@@ -107,6 +107,7 @@ class WantedProofs:
         """
         self._secrets = once(secrets)
         self._keyless = once(lambda: _keyless(given.trust_root, log))
+        # many images have the same key, or the same demand
         self._of_secret = cache(self._check_of_secret)
         self._of_demand = cache(self._check_of_demand)
         if given.trust_root:
@@ -116,20 +117,21 @@ class WantedProofs:
                 why = error.strerror if isinstance(error, OSError) else "it is not a text file"
                 message = f"--trust-root: cannot read {given.trust_root!r}: {why}"
                 raise UsageError(message, hint="use the file with the trusted root") from error
-        self._logins_from_options: tuple[Asked, ...] = ()
+        self._from_options: tuple[Asked, ...] = ()
         if given.verify:
-            self._logins_from_options = (Asked([_key_check(given.verify)]),)
+            self._from_options = (Asked([_key_check(given.verify)]),)
         elif given.verify_identity:
             identities = (Identity(given.verify_identity, given.verify_issuer),)
             check = self._keyless()(identities, exact=True)
-            self._logins_from_options = (Asked([check]),)
+            self._from_options = (Asked([check]),)
 
     def __call__(self, question: Question) -> Sequence[Asked]:
         """Return the checks of an image's signatures that are required. Raises `TaskError` if a key
         is not available.
         """
-        of_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
-        return (*self._logins_from_options, *of_resource, *map(self._of_demand, question.demands))
+        from_resource = [self._of_secret(question.signed_by)] if question.signed_by else []
+        from_config = map(self._of_demand, question.demands)
+        return (*self._from_options, *from_resource, *from_config)
 
     def _check_of_secret(self, key: KeySecret) -> Asked:
         """Return the check of signatures by the public key in a secret of the cluster, which an

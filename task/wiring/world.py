@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from task import shutdown
 from task.annotations.subscription import Scope
 from task.applications.manifest_text import is_project
-from task.applications.work_tree import locate as find
+from task.applications.work_tree import locate as locate_in_work_tree
 from task.argocd.owners import keys_wanted
 from task.argocd.projects import hindrance_of
 from task.deciding.job import Followed, LandedApplication
@@ -66,7 +66,7 @@ class RealWorld(World):
         settings: Settings,
         environ: Mapping[str, str],
         log: Log,
-        scope: Scope | None = None,
+        scope: Scope,
         images: Sequence[Image] = (),
     ) -> None:
         """`scope` and `images` limit what is read from a cluster."""
@@ -77,7 +77,7 @@ class RealWorld(World):
         self._images = images
         self._opened = ExitStack()
         console = None if environ.get("CI") else log.console
-        self._shown = console is not None
+        self._shows_activities = console is not None
         self._phase = self._phases(console) if console else nullcontext
 
         # Argo CD and its cluster
@@ -140,7 +140,7 @@ class RealWorld(World):
         """Return the manifests of the relevant Applications from each source. On a terminal, they
         are all read at once, so that the activity is shown.
         """
-        if not self._shown:
+        if not self._shows_activities:
             return self._applications()
         with self._phase("reading the Applications"):
             return list(self._applications())
@@ -148,7 +148,8 @@ class RealWorld(World):
     def _applications(self) -> Iterable[Found]:
         """Yield the manifests of Applications, and remember those of AppProjects for later."""
 
-        def read_only(repo: str) -> BareRepository:  # it needs no signer
+        def read_only(repo: str) -> BareRepository:
+            """Return a repository that is only read, so it needs no signer."""
             return BareRepository(self._git.git(), repo, cache_dir=self._settings.git.git_cache_dir)
 
         for manifest in applications(
@@ -179,7 +180,7 @@ class RealWorld(World):
         file with a line number, such as `apps/web.yaml:12`.
         """
         file, _, _line = origin.rpartition(":")
-        location = find(file, self._git.git())
+        location = locate_in_work_tree(file, self._git.git())
         return (location.repo, location.branch, location.path) if location else None
 
     def repository(self, repo: str, subscription: Subscription | None) -> Repository:
@@ -187,7 +188,7 @@ class RealWorld(World):
         it.
         """
         repository = self._open(repo, subscription)
-        if not self._shown:
+        if not self._shows_activities:
             return repository
         from task.wiring.progress import RepositoryWithProgress
 
@@ -208,9 +209,9 @@ class RealWorld(World):
         return CommittedByApi(
             git,
             repo,
-            lambda: forges().commits(repo),
-            cache,
-            lambda: forges().place_on_github(repo),
+            api=lambda: forges().commits(repo),
+            cache_dir=cache,
+            check=lambda: forges().place_on_github(repo),  # raises an error for another host
         )
 
     def change(self, compared: Compared) -> ChangeToJudge:
@@ -232,7 +233,7 @@ class RealWorld(World):
         and where) writes with: the name of the cluster's secret, or "" for credentials from the
         options.
         """
-        if not self._cluster or self._git.given_for(subscription.repo):
+        if not self._cluster or self._git.options_cover(subscription.repo):
             return ""
         return self._cluster.login(subscription)
 

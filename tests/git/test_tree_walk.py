@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import SourceError
-from task.git.repository.objects import TreeEntry, differing, look, parse_tree
+from task.git.repository.objects import TreeEntry, differing, find_entries, parse_tree
 from task.model import Place
 
 TREE = "040000"
@@ -20,7 +20,7 @@ def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
     trees["10"] = {"a.yaml": TreeEntry("100644", "blob")}
     with pytest.raises(SourceError, match="apps has more than 500000 files and folders") as caught:
         list(
-            look(
+            find_entries(
                 {"root": {"apps": TreeEntry(TREE, "0")}, **trees}.__getitem__,
                 "root",
                 Place("apps", "tree"),
@@ -37,7 +37,7 @@ def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
         "100000": {"a.yaml": TreeEntry("100644", "deep")},
         "10": {"a": TreeEntry(TREE, "11"), "b.yaml": TreeEntry("100644", "x")},
     }
-    assert [path for path, _, _ in look(trees.__getitem__, "0", Place("", "tree"))] == [
+    assert [path for path, _, _ in find_entries(trees.__getitem__, "0", Place("", "tree"))] == [
         "a/" * 10 + "b.yaml"
     ]
 

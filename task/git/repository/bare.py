@@ -32,7 +32,7 @@ from task.git.repository.objects import (
     TreeEntry,
     commit_of,
     file_of,
-    look,
+    find_entries,
     parse_tree,
 )
 from task.git.repository.remote import Pushed, Remote, restarted
@@ -88,9 +88,11 @@ class Orphans:
     gone: Mapping[str, str] = field(default_factory=dict)  # base → its memory branch
     head: str = ""  # the server's HEAD: `ref: refs/heads/main`
 
-    def renamed_to(self, base: str) -> str:
-        """Return the earlier name of `base`, or "". Only a rename of the default branch can be
-        detected: there is exactly one deleted base with a memory branch.
+    def earlier_name_of(self, base: str) -> str:
+        """Return the name that `base` had before it was renamed, or "" if that is not known.
+
+        Git does not record renames. It must have been one if `base` is the default branch, and
+        exactly one base with a memory branch no longer exists.
         """
         is_default = self.head == f"ref: refs/heads/{base}"
         if not is_default or len(self.gone) != 1:
@@ -119,7 +121,7 @@ class BareRepository:
         """
         self._git = git
         self._remote = Remote(git, repo, cache_dir, files=True)
-        # Each history fetches its objects with a remote of its own.
+        # Each history has a remote of its own, whose objects are removed when it is closed.
         self._new_remote = partial(Remote, git, repo, cache_dir, self._remote.clock)
         self._histories: list[History] = []
         self._signer = signer
@@ -187,6 +189,7 @@ class BareRepository:
         needs_default_tip = bool(default) and not is_default
 
         def read() -> Snapshot:
+            """Fetch the tips, and read the memory branch, the base, and the default branch."""
             tips = self._tips(name, heads, requested_places, default=needs_default_tip)
             memory = self._read_memory_branch(name, tips)
             more_places: Iterable[Place] = ()
@@ -196,7 +199,7 @@ class BareRepository:
 
             # The files of the commits that are read next come with the same request.
             tips_read_next = [tip for tip in self._unread_tips.values() if tip]
-            if "HEAD" in tips:
+            if "HEAD" in tips:  # the default branch's tip, if it was requested
                 tips_read_next.append(tips["HEAD"])
             base = self._snapshot(name, tips[name], base_places, tips_read_next)
 
@@ -212,21 +215,21 @@ class BareRepository:
         self,
         base: str,
         heads: Collection[str],
-        wanted: Callable[[], Collection[Place]],
+        meanwhile: Callable[[], object],
         *,
         default: bool,
     ) -> Mapping[str, str]:
-        """Return the tips of the base, the memory branches, and the `heads` that exist, by branch,
-        and remember those of the `heads`, which are read next.
+        """Return the tips of the base, the memory branches, and the `heads` that exist, by branch.
+        Also remember the tips of the `heads`, because these are read next.
 
         Nothing is fetched if `default_branch` has just fetched the base's tip, and there are no
-        `heads`. `wanted` is called during the fetch. With `default`, the default branch's tip has
-        the key `HEAD`.
+        `heads`. `meanwhile` is called during the fetch. With `default`, the default branch's tip
+        has the key `HEAD`.
         """
         if base in self._unread_tips and not heads:
             tips = self._unread_tips
         else:
-            tips = self._remote.fetch_tips(base, heads, wanted, default=default)
+            tips = self._remote.fetch_tips(base, heads, meanwhile, default=default)
         self._unread_tips = {head: tips.get(head, "") for head in heads}
         return tips
 
@@ -243,7 +246,7 @@ class BareRepository:
 
         # The base has no memory branch of its own.
         orphans = self._orphans(tips)
-        old_base = orphans.renamed_to(base)
+        old_base = orphans.earlier_name_of(base)
         if not old_base:
             orphaned = tuple((branch, deleted) for deleted, branch in orphans.gone.items())
             return Remembered({}, "", inherited=None, orphaned=orphaned)
@@ -252,7 +255,7 @@ class BareRepository:
         old_tip = tips[old_branch]
         return Remembered(
             files=self._all_files(base, old_tip),
-            tip="",
+            tip="",  # the next write creates the branch
             inherited=(old_branch, old_tip),
             renamed_from=old_base,
         )
@@ -299,30 +302,37 @@ class BareRepository:
         moved to the new branch, so the branch that it is on now becomes `inherited`.
         """
         base = snapshot.branch
-        name = memory_branch(self._remote.repo, base, prefix)
+        branch_with_prefix = memory_branch(self._remote.repo, base, prefix)
 
         def read() -> Snapshot:
-            tip = self._remote.fetch_head(name)
+            """Read the branch with the prefix, or say which branch to move to it."""
+            tip = self._remote.fetch_head(branch_with_prefix)
             if tip:
                 files = self._all_files(base, tip)
                 return replace(
                     snapshot, prefix=prefix, memory_files=files, memory_tip=tip, inherited=None
                 )
-            inherited = snapshot.inherited
+            inherited = snapshot.inherited  # set if the base was renamed
             if snapshot.memory_tip:
-                branch_without_prefix = memory_branch(self._remote.repo, base)
-                inherited = (branch_without_prefix, snapshot.memory_tip)
+                # The prefix is in the repository's config. `snapshot` was read before the config,
+                # so its memory is on the branch with the usual prefix.
+                usual_branch = memory_branch(self._remote.repo, base)
+                inherited = (usual_branch, snapshot.memory_tip)
             return replace(snapshot, prefix=prefix, memory_tip="", inherited=inherited)
 
         return self._with_restarts(read)
 
     def read_more(self, snapshot: Snapshot, places: Collection[Place]) -> Snapshot:
-        """Return a snapshot of more places at the commit of an earlier snapshot."""
+        """Return a snapshot of more places at the commit of an earlier snapshot.
+
+        If the fetched objects had to be discarded (`_with_restarts`), it is at the branch's current
+        tip instead.
+        """
 
         def read() -> Snapshot:
+            """Read the places, and keep what the earlier snapshot has of the memory branch."""
             tip = snapshot.tip
-            if tip not in self._roots:
-                # Everything was discarded, because the server did not send single objects.
+            if tip not in self._roots:  # the objects were discarded
                 tip = self._remote.fetch_tip(snapshot.branch)
             additional = self._snapshot(snapshot.branch, tip, places)
             return replace(
@@ -340,6 +350,7 @@ class BareRepository:
         name = branch_name(head)
 
         def read() -> Head | None:
+            """Read the commit at the tip that `snapshot` has fetched, or else fetch the tip."""
             unread_tips = dict(self._unread_tips)
             if name in unread_tips:
                 tip = unread_tips.pop(name)  # not used again, because the branch may move
@@ -349,7 +360,7 @@ class BareRepository:
             if not tip:
                 return None
             commit = commit_of(self._remote.objects, tip)
-            is_merge = len(commit.parents) > 1
+            is_merge = len(commit.parents) > 1  # not by us: our commits have one parent
             parent = "" if is_merge else commit.parent
             return Head(
                 branch=name,
@@ -488,6 +499,7 @@ class BareRepository:
 
         `head_tip` is the commit that the head branch is at, or "" if it does not exist.
         """
+        # A push to the base, or to someone else's branch, adds a commit to what was read.
         replaces_head = change.head != change.base and not change.on_top
         old_tip = head_tip if replaces_head else change.tip
         pushed = Pushed(
@@ -508,7 +520,7 @@ class BareRepository:
         """Return the id of the same commit with a signature, or its own id if the run does not sign
         commits.
         """
-        if self._signer is None or not unsigned.commit:
+        if self._signer is None:
             return unsigned.commit
         folder = self._remote.ready()
         message = _plain_message(change)
@@ -517,10 +529,10 @@ class BareRepository:
     def _prepare_commit(self, change: Changeset) -> tuple[LandedCommit, str]:
         """Create the commit without pushing it. Return it, and the head branch's tip.
 
-        The commit's `pushed` is False if there is nothing to push, because a branch already has the
-        same files on the same tip. On an older tip, the same files may still conflict with changes
-        to the base. The head branch's tip is "" if it is not replaced: the branch does not exist,
-        belongs to someone else, or is the base itself.
+        The commit's `pushed` is False if there is nothing to push: `change.tip` has these files, or
+        the head branch's tip is a commit with these files on top of `change.tip`. The returned tip
+        is "" if the head branch is not replaced: it does not exist, belongs to someone else, or is
+        the base itself.
         """
         head = change.head
         commit = self._make(change)
@@ -531,9 +543,9 @@ class BareRepository:
             return commit, ""
 
         head_tip = change.head_commit
-        if head_tip is None:
+        if head_tip is None:  # it was not read
             head_tip = self._remote.fetch_head(head)
-        if not head_tip:
+        if not head_tip:  # the branch does not exist
             return commit, ""
 
         is_absent = head_tip not in self._roots and not self._has(head_tip)
@@ -544,7 +556,8 @@ class BareRepository:
                 raise Outpaced(f"{head} is no longer at {head_tip}")
 
         has_same_files = self._root(head_tip) == commit.tree
-        # on the same tip: not on an older commit of the base
+        # The same files on top of an older commit of the base are pushed again: they may conflict
+        # with newer commits.
         if has_same_files and change.tip in commit_of(self._remote.objects, head_tip).parents:
             return LandedCommit(head_tip, commit.tree, pushed=False), head_tip
         return commit, head_tip
@@ -582,12 +595,12 @@ class BareRepository:
         root = self._root(commit)
         entries: list[_WantedEntry] = []
         for place in places:
-            entries += look(self._tree, root, place)
+            entries += find_entries(self._tree, root, place)
         return entries
 
     def _fetch_texts(self, entries: Iterable[_WantedEntry], branch: str) -> None:
-        """Fetch and read the contents that the entries need, in one request, and remember them.
-        Those that were read before are skipped. `branch` is for error messages.
+        """Fetch the contents that the entries need, in one request, and remember them. Contents
+        that are remembered already are not read again. `branch` is for error messages.
         """
         needed = {entry.oid for _, entry, needs_text in entries if needs_text}
         missing = sorted(needed - self._texts.keys())
@@ -668,7 +681,8 @@ class BareRepository:
                 )
         root = self._root(change.tip)
         for path in change.files:
-            for existing_path, entry, _ in look(self._tree, root, Place(path, "exists")):
+            # what is at the path, or a symlink or file where the path needs a folder
+            for existing_path, entry, _ in find_entries(self._tree, root, Place(path, "exists")):
                 is_replaceable = existing_path in change.files and entry.is_file
                 if not is_replaceable:
                     message = f"{blanked(existing_path)!r} conflicts with a file to be written"

@@ -32,7 +32,7 @@ _TIP_NOTES = {
     name: re.compile(rb"([0-9a-f]{%d}) (whole|trees)\s*" % length)
     for name, length in (("sha1", 40), ("sha256", 64))
 }
-_PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # git finds a pack once its .idx exists
+_PACK_SUFFIXES = (".rev", ".promisor", ".pack", ".idx")  # in the order in which they are copied
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ class Cache:
 
     def drop(self) -> None:
         """Remove everything, because the cache is corrupt."""
+        # Renamed first, so that other runs never see half of it.
         aside = f"{self._folder}.{os.urandom(4).hex()}"
         with suppress(OSError):
             os.rename(self._folder, aside)
@@ -116,7 +117,7 @@ class Cache:
         target = f"{self.objects}/pack/{os.path.basename(pack)}"
         if os.path.exists(f"{target}.idx"):
             return
-        for suffix in _PACK_SUFFIXES:
+        for suffix in _PACK_SUFFIXES:  # .idx last, so that git finds only complete packs
             with suppress(FileNotFoundError), open(pack + suffix, "rb") as file:
                 self._write_atomically(target + suffix, file)
 
@@ -124,7 +125,7 @@ class Cache:
     def _write_atomically(path: str, content: IO[bytes]) -> None:
         """Copy a file atomically.
 
-        A pack may be larger than the step's memory.
+        It is copied in parts, because a pack may be larger than the step's memory.
         """
         temporary_path = f"{path}.{os.urandom(4).hex()}.tmp"
         try:
@@ -234,7 +235,7 @@ class BareFolder:
             os.mkdir(f"{self.path}/refs")
             self._write("HEAD", "ref: refs/heads/none\n")
             self._use_cache()
-            if self.checkout_objects:
+            if self.checkout_objects:  # then there is no cache
                 self._write(
                     "objects/info/alternates", f"{_config_quoted(self.checkout_objects.objects)}\n"
                 )
@@ -243,8 +244,8 @@ class BareFolder:
         self.partial()
 
     def _use_cache(self) -> None:
-        """Let git read the cached objects, and offer the cached tip to the server, by writing the
-        repository's files about them. A cache that cannot be opened is not used.
+        """Write the files that make git read the cached objects, and tell the server that it has
+        the cached tip. A cache that cannot be opened is not used.
         """
         if self.cache is None:
             return
@@ -256,7 +257,7 @@ class BareFolder:
         tip = self.cache.last_tip().tip
         if tip:
             self._write("packed-refs", f"{tip} refs/image-update/kept\n")
-            self._write("shallow", f"{tip}\n")
+            self._write("shallow", f"{tip}\n")  # the cache does not have its history
 
     def restart(self, object_format: str) -> None:
         """Start over with an empty repository in the other object format."""

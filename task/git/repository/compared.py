@@ -41,6 +41,7 @@ def checkout_at(top: str, git: Git) -> Checkout:
     git_dir = f"{top}/.git"
 
     def rev_parse(*argv: str) -> str:
+        """Return what `git rev-parse` prints about this checkout."""
         output = git.run("rev-parse", *argv, git_dir=git_dir, timeout=_SECONDS).out
         return output.decode().strip()
 
@@ -125,6 +126,7 @@ class ComparedRepository(BareRepository):
         """
 
         def read() -> Snapshot:
+            """Read the base, the default branch, and the memory branches."""
             comparison = self._comparison or self._compare()
             branch = comparison.branch
             base = self._snapshot(branch, comparison.base, places)
@@ -134,13 +136,13 @@ class ComparedRepository(BareRepository):
                 default_files = self._snapshot(comparison.default, default_tip, default).files
                 base = replace(base, default=default_files)
 
-            base = self._read_memory_branch(branch, comparison.tips).beside(base)
-            memory_files = dict(base.memory_files)
+            memory = self._read_memory_branch(branch, comparison.tips)
+            memory_files = dict(memory.files)
             for url in urls:
                 memory_tip = comparison.tips.get(memory_branch(url, branch))
                 if memory_tip:
                     memory_files |= self._all_files(branch, memory_tip)
-            return replace(base, memory_files=memory_files)
+            return replace(memory.beside(base), memory_files=memory_files)
 
         return self._with_restarts(read)
 
@@ -209,7 +211,7 @@ class ComparedRepository(BareRepository):
                     raise
             else:
                 commit = tips[branch]
-                if self._is_queued():
+                if self._is_queued():  # the queue puts the change on top of other changes
                     commit = self._commit_of_option(compared.base, "--base")
                 return _Base(branch, commit, default=default or branch, tips=tips)
 
@@ -245,7 +247,9 @@ class ComparedRepository(BareRepository):
         is_id = _is_id(text)
         is_full_ref = text.startswith("refs/")
         short_name = text.removeprefix("origin/")
-        names = []  # to ask the server for
+        # What to ask the server for: an id or a full ref as it is, a short name first as a branch,
+        # then as a tag.
+        names = []
         if is_id or is_full_ref:
             names.append(text)
         elif is_branch_name(short_name):
@@ -283,8 +287,8 @@ class ComparedRepository(BareRepository):
         Raises `TargetError`, which lists the conflicting files, and `SourceError` if the two have
         no common commit.
         """
-        head_contains_base = base in (head, *self._parents(head))
-        if head_contains_base:
+        # Usually, the base is the head's parent, and no history is needed to see that.
+        if base in (head, *self._parents(head)):
             return self._root(head)
         if self._compared.merge:
             tree = self._tree_of_forges_merge(self._compared.merge, base, head)
@@ -297,7 +301,7 @@ class ComparedRepository(BareRepository):
                 hint="set --base and --head to commits with a common history",
                 subject=self._remote.repo,
             )
-        if common_commit == base:
+        if common_commit == base:  # the head contains the base
             return self._root(head)
         self._fetch_changed(base, head)
         return self._merge_tree(base, head)
@@ -354,7 +358,8 @@ class ComparedRepository(BareRepository):
                 f"both sides changed more than {_MOST_FILES} files",
                 hint="merge the base first",
             )
-        self._remote.fetch_files([oid for oid in oids if oid.strip("0")], "")
+        present_oids = [oid for oid in oids if set(oid) != {"0"}]  # zeros mean no file
+        self._remote.fetch_files(present_oids, "")
 
     def _changed_blobs(self, old: str, new: str) -> Iterator[str]:
         """Yield the blob ids, in both commits, of the files that differ between the commits `old`

@@ -27,7 +27,7 @@ from task.git.repository.objects import (
     commit_of,
     differing,
     file_of,
-    look,
+    find_entries,
     parse_tree,
 )
 from task.git.repository.remote import Remote, restarted
@@ -124,8 +124,8 @@ class History:
         """
         yielded = 0  # number of versions, including the pending one
         deadline = time.monotonic() + PATIENCE
-        # A part's last version: the commits of the next part may have the same content, and one of
-        # them may be marked.
+        # A part's last version waits for the next part, whose first commits may have the same
+        # content. If one of those is marked, it is yielded as the version's commit.
         pending: tuple[str, str | None] | None = None
         while not self.end:
             # the first part is always read
@@ -143,18 +143,18 @@ class History:
                 yield self._marked_commit or commit, text
                 pending = None
 
-            for number, (commit, blob) in enumerate(versions, 1):
-                was_not_read = blob != "" and blob not in texts
-                if yielded == self._limit or was_not_read:
-                    self.end = "limit"
-                    return
-                yielded += 1
-                may_continue_in_next_part = number == len(versions) and not end
-                if self._marked and may_continue_in_next_part:
-                    pending = (commit, texts.get(blob))
-                else:
-                    yield commit, texts.get(blob)
-            self.end = end
+            # the versions within the limits
+            readable: list[tuple[str, str | None]] = []
+            for commit, blob in versions[: self._limit - yielded]:
+                if blob and blob not in texts:  # not read, because the contents exceed `LARGEST`
+                    break
+                readable.append((commit, texts.get(blob)))
+            yielded += len(readable)
+            is_cut = len(readable) < len(versions)
+            if self._marked and readable and not is_cut and not end:
+                pending = readable.pop()
+            yield from readable
+            self.end = "limit" if is_cut else end
 
     def _forget(self) -> None:
         """Prepare to repeat the last fetch, because the fetched objects are gone."""
@@ -170,14 +170,13 @@ class History:
         commits = self._next_commits()
         self._marked_commit = ""
         if not commits:
-            if self._commits_read >= DEPTHS[-1]:
-                return [], {}, "limit"
-            return [], {}, "server"
+            fetched_the_most = self._commits_read >= DEPTHS[-1]
+            return [], {}, "limit" if fetched_the_most else "server"
 
         changes = self._compare_commits(commits)
         versions = changes.versions[: self._limit]  # the caller does not yield more than these
         oids = list(dict.fromkeys(oid for _, oid in versions if oid))
-        self._remote.fetch_files(oids, self._branch)
+        self._remote.fetch_files(oids, self._branch)  # in one request, and read in small groups
         texts: dict[str, str | None] = {}
         for start in range(0, len(oids), _TEXTS_AT_ONCE):
             if self._bytes_left < 0:
@@ -202,12 +201,12 @@ class History:
         while not commits and self._depth_index < len(DEPTHS):
             last_depth = DEPTHS[self._depth_index - 1] if self._depth_index > 0 else 0
             if self._has_objects and self._commits_read < last_depth // 2:
-                # The server has no more: less than half of the requested commits arrived. (Not just
-                # fewer, because others may have pushed a few in the meantime.)
+                # The server has no more: less than half of the requested commits arrived. (If
+                # others have pushed since the first fetch, only a few are missing.)
                 break
             tip = self._remote.fetch_commits(DEPTHS[self._depth_index], self._branch)
             self._next_commit = self._next_commit or tip
-            self._depth_index = self._depth_index + 1
+            self._depth_index += 1
             self._has_objects = True
             commits = read_from(self._next_commit)
         return commits
@@ -229,11 +228,11 @@ class History:
                 if old_path and index > 0:
                     return _Changes(versions, used=index, path=old_path, oldest=newer)
                 if old_path:  # all of these commits come before the rename
-                    self.path = old_path
+                    self.path = old_path  # which stays right if this part has to be read again
                     entry = _file_at(self._read_tree, commit.tree, old_path)
 
             oid = _oid(entry)
-            if newer is None or _oid(newer.entry) != oid:
+            if newer is None or _oid(newer.entry) != oid:  # the tip, or a different version
                 versions.append((commit.oid, oid))
             # The last version found has the same content, but a marked commit is preferred.
             if commit.oid in self._marked:
@@ -276,14 +275,11 @@ class History:
         if not candidates:
             return ""
         texts = self._texts([oid, *(removed[path].oid for path in candidates)])
-        most_similar = ""
-        highest_similarity = 0.0
-        for path in candidates:
-            similarity = _similarity(texts[oid], texts[removed[path].oid])
-            if similarity > highest_similarity:
-                most_similar = path
-                highest_similarity = similarity
-        return most_similar if highest_similarity >= _LEAST_SIMILARITY else ""
+        similarities = {
+            path: _similarity(texts[oid], texts[removed[path].oid]) for path in candidates
+        }
+        most_similar = max(candidates, key=lambda path: similarities[path])
+        return most_similar if similarities[most_similar] >= _LEAST_SIMILARITY else ""
 
     def _removed_files(self, older: str, newer: str) -> dict[str, TreeEntry]:
         """Return the files, by path, of the root tree `older` that do not exist in the root tree
@@ -319,7 +315,7 @@ def _texts_of(objects: Objects, blobs: Sequence[str]) -> tuple[dict[str, str | N
 
 def _file_at(read: ReadTree, root: str, path: str) -> TreeEntry | None:
     """Return the entry of the file at this path below a tree, or None."""
-    for found_path, entry, _ in look(read, root, Place(path, "exists")):
+    for found_path, entry, _ in find_entries(read, root, Place(path, "exists")):
         if found_path == path and entry.is_file:
             return entry
     return None
@@ -393,6 +389,7 @@ def versions_of(
         return blobs, read_tree
 
     def versions_of_page(paths: Sequence[str]) -> Mapping[str, tuple[FileVersion, ...]]:
+        """Read the contents of one page's files."""
         blobs, read_tree = fetch_all()
         page_blobs = {path: blobs[path] for path in paths}
         return _file_versions(remote.objects, page_blobs, read_tree)
@@ -464,15 +461,16 @@ def _blobs_along(
         return blobs
 
     nested_paths = _nested_paths(paths)
-    # path → its blob in the commit that the loop has reached
-    current = dict(_changed_files(read, "", commits[0].tree, nested_paths))
+    # path → its blob in the commit that the loop has reached. At first, this is the tip: all its
+    # files differ from an empty tree.
+    current = dict(_changed_files(read, commits[0].tree, "", nested_paths))
     is_complete = True
     deadline = time.monotonic() + PATIENCE
     for commit, older in pairwise(commits):
         if time.monotonic() > deadline:
             is_complete = False
             break
-        for path, older_blob in _changed_files(read, commit.tree, older.tree, nested_paths):
+        for path, older_blob in _changed_files(read, older.tree, commit.tree, nested_paths):
             if len(blobs[path]) < most:
                 blobs[path].append(_Blob(current.get(path, ""), commit))
             current[path] = older_blob
@@ -505,30 +503,31 @@ def _nested_paths(paths: Sequence[str]) -> dict[str, Any]:
 
 def _changed_files(
     read: ReadRaw,
-    newer: str,
-    older: str,
+    tree: str,
+    other: str,
     nested_paths: Mapping[str, Any],
 ) -> Iterator[tuple[str, str]]:
-    """Yield (path, blob in the older tree, or "" for no file) for those files at `nested_paths`
-    that differ between two trees, `newer` and `older`.
+    """Yield (path, blob in `tree`, or "" for no file) for those files at `nested_paths` that differ
+    between the trees `tree` and `other`. The id "" means an empty tree.
 
     `nested_paths` are in the form that `_nested_paths` returns, below the folder of these trees.
     """
-    if newer == older:
+    if tree == other:
         return
-    width = max(len(newer), len(older)) // 2  # of a binary id; one of these may be ""
-    new_entries, old_entries = differing(read(newer), read(older), width)
-    for name in dict.fromkeys((*new_entries, *old_entries)):
-        new = new_entries.get(name)
-        old = old_entries.get(name)
+    width = max(len(tree), len(other)) // 2  # of a binary id; one of these may be ""
+    entries, other_entries = differing(read(tree), read(other), width)
+    for name in dict.fromkeys((*entries, *other_entries)):
+        entry = entries.get(name)
+        other_entry = other_entries.get(name)
         path_or_folder = nested_paths.get(name)
-        if path_or_folder is None:
+        if path_or_folder is None:  # nothing here was requested
             continue
         if isinstance(path_or_folder, str):
-            if _file_oid(old) != _file_oid(new):
-                yield path_or_folder, _file_oid(old)
+            if _file_oid(entry) != _file_oid(other_entry):
+                yield path_or_folder, _file_oid(entry)
         else:
-            yield from _changed_files(read, _folder_oid(new), _folder_oid(old), path_or_folder)
+            folder = _folder_oid(entry)
+            yield from _changed_files(read, folder, _folder_oid(other_entry), path_or_folder)
 
 
 def _writer(objects: Objects, read: ReadTree, path: str, blob: _Blob) -> PastCommit | None:

@@ -45,7 +45,7 @@ class Objects:
         size = 0
         for oid, content in self._read_each(oids):
             if isinstance(content, MissingObjectError):
-                self.close()
+                self.close()  # the process has more responses, which are not read
                 raise content
             contents[oid] = content
             size += len(content or b"")
@@ -92,7 +92,7 @@ class Objects:
                     content = _object_of_answer(self._talk, oid)
             except MissingObjectError:
                 self.close()
-                shutdown.check()
+                shutdown.check()  # raises an error if a signal has stopped the process
                 raise
             except OSError as error:
                 self.close()
@@ -284,9 +284,10 @@ def _lines(raw: bytes, width: int) -> list[tuple[bytes, bytes, bytes]]:
     length of a binary object id. Raises `ValueError` if the data is not a tree.
     """
     lines = re.findall(rb"(?s)([^ \0]+) ([^\0]+)\0(.{%d})" % width, raw)
-    length_of_texts = sum(len(mode) + len(name) for mode, name, _ in lines)
-    # Each entry also has a space, a NUL, and the id.
-    if length_of_texts + (width + 2) * len(lines) != len(raw):
+    # `findall` skips what is not an entry. If nothing was skipped, the entries fill the data: each
+    # is a mode, a space, a name, a NUL, and an id.
+    length = sum(len(mode) + 1 + len(name) + 1 + width for mode, name, _ in lines)
+    if length != len(raw):
         raise ValueError("this is not a tree")
     return lines
 
@@ -301,12 +302,12 @@ def _tree_of_lines(lines: Iterable[tuple[bytes, bytes, bytes]]) -> Tree:
     }
 
 
-def look(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
+def find_entries(read: ReadTree, root: str, place: Place) -> Iterator[tuple[str, TreeEntry, bool]]:
     """Yield (path, entry, whether its content is needed) for the files that a place (a path, and
     what to read there) wants, below the tree `root`.
 
-    If a symbolic link or a file is in the way of the place's path, yield that instead. If there is
-    nothing at the path, yield nothing. `read` returns a tree by its object id.
+    If the path leads through a symbolic link or a file, yield that instead. If there is nothing at
+    the path, yield nothing. `read` returns a tree by its object id.
     """
     entry = TreeEntry(FOLDER, root)
     path = ""
@@ -346,7 +347,7 @@ def _entries_wanted(
         elif place.want == "names":
             if entry.is_file:
                 yield entry_path, entry, False
-        elif entry.is_file and entry_path.endswith(_MANIFESTS):
+        elif entry.is_file and entry_path.endswith(_MANIFESTS):  # "folder" or "tree"
             yield entry_path, entry, True
 
 

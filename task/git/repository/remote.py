@@ -179,6 +179,7 @@ class Remote:
                 if not has_switched:
                     raise self._failure(error, self.repo) from error
                 continue
+            # `^{commit}`: the commit that a tag points to
             return self.local("rev-parse", "refs/image-update/compared^{commit}").decode().strip()
 
     def deepen(self, commits: Sequence[str], depth: int) -> None:
@@ -187,7 +188,7 @@ class Remote:
         """
         refspecs = [f"+{oid}:refs/image-update/deep/{index}" for index, oid in enumerate(commits)]
         if self._filter != _WHOLE:
-            self._filter = _PARTIAL
+            self._filter = _PARTIAL  # the files of old commits are not needed
         try:
             self._fetch("the history of both sides", refspecs, depth)
         except GitFailed as error:
@@ -310,7 +311,7 @@ class Remote:
             purpose="the tip of the default branch",
             meanwhile=list_default,
             more=[_MEMORIES],
-            optional=True,
+            optional=True,  # without a HEAD, `list_default` raises the error
         )
         tips = self._fetched_tips()
         branch, listed_tip = list_default()
@@ -341,7 +342,8 @@ class Remote:
         """
         more = [_MEMORIES]  # refspecs besides the branch itself
         # A fetch fails if a requested branch is missing, but a pattern without a match is not an
-        # error. A pattern also matches branches with longer names.
+        # error. A pattern also matches branches with longer names. `x` is there because `*` may
+        # match nothing, but a ref needs a name.
         for index, head in enumerate(dict.fromkeys(heads)):
             more.append(f"+refs/heads/{head}*:refs/image-update/heads/{index}/x*")
         if default:
@@ -488,7 +490,8 @@ class Remote:
                 self.atomic = False
                 raise NotAtomicError from error
             if self._folder.cache is not None and "pack-objects" in error.err:
-                self._folder.cache.drop()  # it may be corrupt
+                # Our own git could not read an object to send. The cache may be corrupt.
+                self._folder.cache.drop()
             elif pushed.replaces and _lacks_objects(error.err):
                 raise Outpaced(
                     f"{self.subject(pushed.head)}: its base has moved in the meantime"
@@ -547,6 +550,7 @@ class Remote:
         if rejections:
             status = causes[0] if causes else rejections[0]
 
+        # the line is "!", "from:to", and the reason, with tabs in between
         rejected = pushes[0]
         for pushed in pushes[1:]:
             if f":{pushed.ref}\t" in status:
@@ -565,7 +569,9 @@ class Remote:
         return any(oid == commit for oid, _, _ in self._recent_commits(branch))
 
     def child(self, branch: str, parent: str, tree: str) -> str:
-        """Return the branch's recent commit with this parent and tree, or "" if there is none."""
+        """Return the branch's recent commit with this parent and tree, or "" if there is none. This
+        finds a commit that an API has made, if the response with its id was lost.
+        """
         if self.tip(branch) in ("", parent):
             return ""
         for commit, tree_of_commit, parents in self._recent_commits(branch):
@@ -619,7 +625,8 @@ class Remote:
         Follow redirects, and retry a few times if the server is unreachable or breaks off.
         """
 
-        def run_redirected() -> Ran:
+        def run_at_new_urls() -> Ran:
+            """Run the command, and run it again at each URL that the server redirects to."""
             while True:
                 try:
                     return self._run_logged_in(run)
@@ -636,6 +643,7 @@ class Remote:
                     self._log_in()  # for the new URL
 
         def is_worth_a_retry(error: GitFailed) -> bool:
+            """Return whether the server or the connection broke off. If so, log a warning."""
             if isinstance(error, GitEnded):
                 # The server stalled, or it would send too much data again.
                 return False
@@ -645,7 +653,7 @@ class Remote:
             return bool(problem)
 
         deadline = time.monotonic() + self._git.patience
-        return again(run_redirected, _PAUSES, GitFailed, is_worth_a_retry, deadline)
+        return again(run_at_new_urls, _PAUSES, GitFailed, is_worth_a_retry, deadline)
 
     def _run_logged_in(self, run: Callable[..., Ran]) -> Ran:
         """Run a git command, and return its output. `run` starts it, given `env`.
@@ -659,8 +667,7 @@ class Remote:
             # If the environment has changed, a concurrent command has already noticed this.
             is_first_to_notice = self._env is env
             if is_first_to_notice:
-                sent_too_early = self._git.ask_first(self._url, error)
-                if not sent_too_early:
+                if not self._git.sent_too_early(self._url, error):
                     raise
                 self._log_in()
             return run(env=self._env)
@@ -669,8 +676,8 @@ class Remote:
     def _log_transfer(self, purpose: str) -> Iterator[None]:
         """Log the size and time of the transfer in the block. `purpose` is part of the line.
 
-        The size is that of the packs since the last transfer. So objects that were committed since
-        then count as sent by a push.
+        The size is that of the packs created since the last transfer. For a push, these are the
+        objects that we have committed.
         """
         began = time.monotonic()
         yield
@@ -700,8 +707,8 @@ class Remote:
         # Only the first fetch may be too large: later fetches get only new objects.
         may_be_too_large = self._filter == _SMALL and self._size == 0
 
-        # If git told the server which commits it has, the server would leave out everything that
-        # they refer to, which includes the objects `oids`.
+        # If git told the server which commits it has, the server would leave out all of their
+        # objects. The missing objects `oids` are among these.
         negotiation = "noop" if oids else "default"
         argv = ["-c", f"fetch.negotiationAlgorithm={negotiation}", "fetch", "--quiet", "--no-tags"]
         if self._filter:
@@ -741,13 +748,13 @@ class Remote:
 
     def _switch_to_coarser(self, error: GitFailed) -> bool:
         """After a failed fetch, switch to a coarser request, if the error says that this helps:
-        another filter, complete history, or the other object format. Return whether it does.
+        a coarser filter, complete history, or the other object format. Return whether it does.
 
         Raises `StartAgain` if the cache of earlier runs may be corrupt.
         """
         messages = error.err
         if isinstance(error, GitEnded):
-            if not messages.endswith(_IS_LARGE):
+            if not messages.endswith(_IS_LARGE):  # it was stopped for another reason
                 return False
             self._filter = _PARTIAL
             # the stopped fetch may have left a lock behind
@@ -823,8 +830,8 @@ def _mentions(messages: str, phrases: Collection[str]) -> bool:
 
 
 T = TypeVar("T")
-# The server rejects requests for single objects; objects are missing from the cache; without the
-# cache, the server rejects the request again.
+# At worst: the server rejects requests for single objects; objects are missing from the cache;
+# without the cache, the server rejects the request again.
 _MOST_RESTARTS = 3
 
 
