@@ -8,7 +8,7 @@ is unknown.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from itertools import chain
@@ -71,12 +71,11 @@ class Scope:
 def subscribe(
     app: Application,
     defaults: Defaults = Defaults(),
-    wanted: Collection[str] | None = None,
 ) -> Subscribed:
     """Return all Subscriptions of an Application, and every flaw (mistake) in its annotations.
 
     There is one Subscription for each write-back target of each `image-list` entry without an
-    error. With `wanted`, only images with these identities get Subscriptions.
+    error.
     """
     annotated = _read_annotations(tuple(app.annotations.items()), defaults)
     # Each of `errors` is about the whole Application, and prevents all its updates.
@@ -96,8 +95,6 @@ def subscribe(
     subscriptions: tuple[Subscription, ...] = ()
     if not errors:
         readings = [reading for reading in annotated.well_spelled if not reading.broken]
-        if wanted is not None:
-            readings = [reading for reading in readings if reading.entry.image.identity in wanted]
         subscriptions = _subscriptions_for(
             app, annotated, readings, targets, pull_request=pull_request
         )

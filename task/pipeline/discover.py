@@ -204,11 +204,17 @@ def subscriptions_of(
     for app in discovery.applications:
         if not app.annotations.get("image-list"):
             continue
-        app_subscribed = subscribe(app, scope.defaults, identities)
-        writes_to_git = any(sub.method == "git" for sub in app_subscribed.subscriptions)
-        if identities is not None and writes_to_git:
-            # all entries, because updates of its other images may be waiting on the head branch
-            app_subscribed = subscribe(app, scope.defaults)
+        app_subscribed = subscribe(app, scope.defaults)
+        if identities is not None:
+            for_images = [
+                sub
+                for sub in app_subscribed.subscriptions
+                if sub.entry.image.identity in identities
+            ]
+            # If it writes to Git, keep all, because updates of its other images may be waiting on
+            # the head branch.
+            if not any(sub.method == "git" for sub in for_images):
+                app_subscribed = replace(app_subscribed, subscriptions=tuple(for_images))
         subscribed.append(app_subscribed)
     return (*subscribed, *discovery.helm_releases)
 
