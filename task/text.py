@@ -181,8 +181,10 @@ def exact_json(text: str) -> str:
 
 
 def _harmless_line(line: str) -> str:
-    """Return the line with a backslash in a leading `::` or in `##[`, which a CI runner would
-    interpret, even with characters in between that it ignores. Such characters become visible.
+    """Return the line with a backslash in a leading `::` or in `##[`, so that a CI runner does not
+    interpret it as a command.
+
+    A runner ignores some characters in between. These become visible.
     """
     if not line.isascii():
         compared = _OVERLOOKED.sub("", line)  # the line as the CI runner compares it

@@ -179,7 +179,7 @@ WAITING = {
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Return more workers than processors for whole runs, because these wait for servers and processes."""
     processors = os.cpu_count() or 1
-    return max(2, processors * 2 if _unmeasured(config) else processors)
+    return max(2, processors * 2 + 1 if _unmeasured(config) else processors)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -64,7 +64,7 @@ def test_options_set_the_trailers(tmp_path: Path) -> None:
     ]
 
 
-def test_variables_of_the_ci_system_set_the_trailers(tmp_path: Path) -> None:
+def test_ci_variables_set_the_trailers(tmp_path: Path) -> None:
     _, trailers = message(tmp_path, env=GITLAB)
     assert trailers[2:] == [
         ("Source-Commit", SHA),

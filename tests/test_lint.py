@@ -1015,7 +1015,7 @@ def test_a_mistake_in_an_image_updater_resource_is_reported_once_at_its_own_line
     assert rule["message"].endswith("(argocd/web-2 and 2 more Applications)")
 
 
-def test_each_reference_that_makes_a_resource_unusable_is_reported_at_its_line(
+def test_each_reference_that_makes_a_resource_unusable_is_reported_on_its_line(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "updater.yaml"

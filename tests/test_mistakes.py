@@ -558,7 +558,7 @@ def test_an_empty_value_from_an_unset_variable_is_a_usage_error(
 
 
 @pytest.mark.parametrize("files", [0, 1, 3])
-def test_a_folder_without_applications_is_reported_with_its_number_of_files(
+def test_a_folder_without_applications_is_reported_with_its_file_count(
     tmp_path: Path, files: int
 ) -> None:
     (tmp_path / "apps").mkdir()

@@ -217,7 +217,7 @@ class _Annotated:
     """All settings in an Application's annotations, except where to write."""
 
     readings: tuple[EntryReading, ...]  # all entries that can be parsed
-    # the entries without a misspelled key, even if they have another flaw
+    # the entries without a misspelled key, even if something else is wrong with them
     well_spelled: tuple[EntryReading, ...]
     managed: tuple[str, ...]  # the names in an override file that any entry manages
     claims: tuple[Claim, ...]  # the names of each entry's image in a target

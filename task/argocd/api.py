@@ -86,7 +86,7 @@ class ArgoCDApi:
         _check_files_of(self._connection)
         self.namespace = namespace
         self._http = self._client(limits, log)
-        # a refresh waits less than other requests, because it completes without us
+        # wait less for a refresh than for other requests, because it completes without us
         refresh_limits = replace(limits, silence=min(limits.silence, REFRESH_PATIENCE))
         self._refresh_http = self._client(refresh_limits, log)
 

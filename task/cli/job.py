@@ -345,6 +345,8 @@ def scope_of(settings: Settings) -> Scope:
     options = settings.scope
     typed_names = settings.app or settings.status.app  # the APP argument
     option_names = settings.application  # `--application`
+    # With both, `within` restricts the typed names to those of the option.
+    names_to_match_too = option_names if typed_names else ()
     return Scope(
         prefix=options.annotation_prefix,
         narrow=Narrow(
@@ -352,7 +354,7 @@ def scope_of(settings: Settings) -> Scope:
             namespaces=options.namespace,
             projects=options.project,
             selector=options.selector,
-            within=option_names if typed_names else (),
+            within=names_to_match_too,
             typed=bool(typed_names),
         ),
         defaults=Defaults(

@@ -340,7 +340,7 @@ class _Search:
 
     def examine(self, answers: Mapping[str, Answer]) -> None:
         """Check these tags, newest first. End the search at the first tag that matches or whose
-        answer is an error. `answers` are by tag.
+        answer is an error. `answers` is keyed by tag.
         """
         for tag, answer in answers.items():
             if answer.error or self._matches(tag, answer):

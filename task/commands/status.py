@@ -666,13 +666,14 @@ def _with_newest_tags(
     for row in rows:
         image = replace(row.subscription.entry.image, digest="")
         asks.append(Ask(row.subscription, (image,)))
+    # Each ask now has its newest tag, or has become a decision that says why there is none.
+    # `old_enough_at` has the time when a newer tag reaches its minimum age.
     matched, old_enough_at = chosen(Matched(tuple(asks)), job.terms, world.registry)
     newest = {
         ask.subscription.identity: ask.candidates[0]
         for ask in matched.asks
         if ask.candidates[0].tag  # a locked image does not get one
     }
-    # an ask without a tag has become a decision
     without_response = {
         decision.subscription.identity
         for decision in matched.decisions

@@ -61,15 +61,15 @@ def target_places(sub: Subscription) -> tuple[Place, ...]:
     if _in_own_path(sub):
         places.append(Place(sub.source.path, "exists"))
 
-    is_kind_unknown = sub.source.kind == "" and sub.target in ("override", "file")
-    if is_kind_unknown:  # it depends on which files exist in Git
+    depends_on_files = sub.source.kind == "" and sub.target in ("override", "file")
+    if depends_on_files:  # such as a Chart.yaml, which makes it a Helm source
         places += [Place(f"{sub.source.path}/{sign}".lstrip("/"), "exists") for sign in SIGNS]
         # These include the places that the other override files need.
         places += EDITORS["helm-override"].places(target_of(sub, "helm-override"))
         return tuple(places)
 
-    kind = _kind(sub, {})
-    if kind is None:
+    kind = _kind(sub, {})  # no files: this kind does not depend on them
+    if kind is None:  # the source cannot be written
         return tuple(places)
     places_of_target = (*EDITORS[kind].places(target_of(sub, kind)), *hiding_places(sub, kind))
     return (*places, *dict.fromkeys(places_of_target))
@@ -348,17 +348,30 @@ def _readings_of_values(files: Files, sub: Subscription) -> Iterator[Reading]:
 
 
 def _values_files_by_precedence(sub: Subscription) -> list[str]:
-    """Return the paths of the values files in the written repository,
-    in order of precedence, highest first.
+    """Return the paths of the values files in the written repository, in order of precedence,
+    highest first.
     """
     paths: list[str] = []
     for name in reversed((_VALUES, *sub.source.value_files)):
         with suppress(TaskError):  # it leads out of the repository, which Argo CD reports
-            if name.startswith("$"):  # $ref/path
-                ref, _, path_in_repo = name[1:].partition("/")
-                repos = [source.repo for source in sub.application.sources if source.ref == ref]
-                if repos and normal_url(repos[0]) == normal_url(sub.repo):
-                    paths.append(inside("", path_in_repo))
-            elif "://" not in name and in_repository(sub.source, sub):
-                paths.append(inside(sub.source.path, name))
+            path = _path_in_written_repository(name, sub)
+            if path is not None:
+                paths.append(path)
     return paths[:_MOST_FILES]
+
+
+def _path_in_written_repository(name: str, sub: Subscription) -> str | None:
+    """Return the path of a values file, or None if it is not in the repository that is written.
+
+    `name` is as in the Application: `$ref/path` in the source with that `ref`, a URL, or a path in
+    the source's folder. Raises `TaskError` if it leads out of the repository.
+    """
+    if name.startswith("$"):
+        ref, _, path_in_repo = name[1:].partition("/")
+        repos = [source.repo for source in sub.application.sources if source.ref == ref]
+        is_written = bool(repos) and normal_url(repos[0]) == normal_url(sub.repo)
+        return inside("", path_in_repo) if is_written else None
+    is_url = "://" in name
+    if is_url or not in_repository(sub.source, sub):
+        return None
+    return inside(sub.source.path, name)

@@ -355,7 +355,7 @@ def _version_of_offer(offer: Offer, image: Image, answer: Answer | None) -> Writ
 def _remembered_update(offered_version: Written, situation: Situation) -> Remember | None:
     """Return how an update to the offered version changes the state file, or None if it does not.
 
-    The file then remembers the build as written, and its expired holds are removed.
+    The file then records the build as written, and its expired holds are removed.
     """
     now = situation.terms.now
     memory = written(situation.memory, offered_version, situation.subscription.policy)

@@ -474,10 +474,11 @@ def other_registry(files: Files, target: Target) -> tuple[str, str]:
         name, registry = _name_and_registry_in(tree, mapping, target)
     _, repository = split_registry(name)
     _, own_repository = split_registry(target.image.name)
-    if not registry or repository != own_repository:  # no registry, or another image's
+    is_own_image = repository == own_repository
+    if not registry or not is_own_image:
         return "", ""
-    has_own_registry = identity_of(f"{registry}/{repository}") == target.image.identity
-    if has_own_registry:
+    is_own_registry = identity_of(f"{registry}/{repository}") == target.image.identity
+    if is_own_registry:
         return "", ""
     return path_text((*mapping, Segment("registry"))), registry
 

@@ -200,7 +200,7 @@ class Azure(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Azure's data about a pull request to our form."""
+        """Convert Azure's data about a pull request to our format."""
         number = numbered(dig(pull, "pullRequestId"), self.place.host)
         state = _STATES.get(dig(pull, "status"), "closed")
         conflicts = state == "open" and dig(pull, "mergeStatus") == "conflicts"

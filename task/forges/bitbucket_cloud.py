@@ -185,7 +185,7 @@ class BitbucketCloud(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a pull request to our form."""
+        """Convert Bitbucket's data about a pull request to our format."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "merge_commit", "hash") if state == "merged" else ""
 

@@ -110,7 +110,7 @@ class BitbucketDataCenter(Host):
         return mapping(pull)
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Bitbucket's data about a pull request to our form."""
+        """Convert Bitbucket's data about a pull request to our format."""
         state = _STATES.get(dig(pull, "state"), "closed")
         merge_commit = dig(pull, "properties", "mergeCommit", "id") if state == "merged" else ""
         merge_outcome = dig(pull, "properties", "mergeResult", "outcome")

@@ -131,7 +131,7 @@ class Gitea(Host):
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert Gitea's data about a pull request to our form: the title without its draft
+        """Convert Gitea's data about a pull request to our format: the title without its draft
         prefix, and the text with our line endings.
         """
         state: Literal["open", "merged", "closed"]

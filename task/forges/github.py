@@ -105,7 +105,7 @@ class GitHub(Host):
         return self._client.json("GET", f"{self._path}/pulls/{number}", "read the pull request")
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert GitHub's data about a pull request to our form."""
+        """Convert GitHub's data about a pull request to our format."""
         is_open = pull["state"] == "open"
         state: Literal["open", "merged", "closed"] = "open" if is_open else "closed"
         merge_commit = ""  # for an open request, GitHub's `merge_commit_sha` is only a test merge

@@ -102,7 +102,7 @@ class GitLab(Host):
         )
 
     def to_proposed(self, pull: Any) -> Proposed:
-        """Convert GitLab's data about a merge request to our form."""
+        """Convert GitLab's data about a merge request to our format."""
         state = _request_state(pull)
         title = str(pull["title"])
         if pull.get("draft"):
@@ -321,7 +321,7 @@ class GitLab(Host):
         merge = partial(self._merge, request.number, commit)
         # the option has two names: the second one is for GitLab before 17.11
         merge_later = partial(merge, auto_merge=True, merge_when_pipeline_succeeds=True)
-        # While GitLab has not checked the new commit yet, it refuses. So retry a few times.
+        # GitLab refuses until it has checked the new commit, so retry a few times.
         answer = until(
             lambda latest: latest.status not in {405, 409, 422},
             merge_later(),

@@ -399,7 +399,7 @@ def _app_login_function(
 
 
 def certificates(path: str) -> str:
-    """Return the text of the certificates in a file, or in all files of a folder (a mounted
+    """Return the text of the certificates in a file, or in every file in a folder (a mounted
     ConfigMap, possibly empty). Return "" if `path` is "".
 
     Raises `UsageError` if files contain no certificate.

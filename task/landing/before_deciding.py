@@ -53,7 +53,7 @@ def as_wanted(
     default: RepositoryConfig = NO_CONFIG,
 ) -> tuple[Ask, ...]:
     """Return these asks (images with new builds) with a repository's own config applied to their
-    subscriptions and to the siblings of those, including its rules for the files that they change.
+    subscriptions and sibling subscriptions. That includes its rules for the files they change.
 
     `default` is the default branch's config, which limits writes to all branches.
     """

@@ -870,11 +870,12 @@ def without_finished_rollbacks(
                 continue
             # the head branch of this rollback; a later rollback of the image may be waiting instead
             proposing_head = head if _proposes(build, rollback) else None
-            if proposing_head and _is_declined(proposing_head, sub):
+            is_closed = proposing_head is not None and _is_declined(proposing_head, sub)
+            if proposing_head and is_closed:
                 problems[_warn_of_declined(proposing_head, sub, hold)] = None
-            elif not _is_on_base(base, sub, file, rollback, proposing_head):
-                continue  # it is still waiting, so its hold stays
-            finished.setdefault(path, set()).add(key_of(sub))
+            is_merged = not is_closed and _is_on_base(base, sub, file, rollback, proposing_head)
+            if is_closed or is_merged:  # else it is still waiting, and its hold stays
+                finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 
 

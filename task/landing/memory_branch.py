@@ -27,7 +27,7 @@ from task.output.diff import unified_diff
 
 class MemoryBranchWriter:
     """Writes a base's memory branch, which stores its holds and its lists of waiting builds. It
-    knows the branch's current files, and pushes the wanted ones.
+    knows the branch's current files, and pushes the new ones.
     """
 
     def __init__(

@@ -166,10 +166,10 @@ def _decided_on_heads(
     """Return the decision about each ask (an image with new builds), on the branch that its commit
     goes to, by the ask's key.
 
-    `moves` are the decisions on the base, in the order of `batch.asks`. They are right for most
-    head branches, because a run creates those from the base. An ask is decided again if someone
-    else has pushed to its head branch, or if that branch has releases: its merge ends holds that
-    the base still has.
+    `moves` are the decisions on the base, in the order of `batch.asks`. They are also correct for
+    most head branches, because a run creates those from the base. An ask is decided again if
+    someone else has pushed to its head branch, or if that branch has releases, which means that
+    merging it ends holds that are still on the base.
     """
     by_ask = {ask.key: move for ask, move in zip(batch.asks, moves, strict=True)}
     for name, head in heads.items():

@@ -37,7 +37,7 @@ def stdout_console(environ: Mapping[str, str]) -> Console | None:
 
 
 def stderr_console(environ: Mapping[str, str]) -> Console | None:
-    """Return the console for the log and progress, or None if a program collects the lines."""
+    """Return the console for the log and progress, or None if a program captures the output."""
     if not is_terminal(sys.stderr, environ):
         return None
     return console_of(sys.stderr, environ)

@@ -40,7 +40,7 @@ class Log:
         console: Console | None = None,
     ) -> None:
         self.form = form
-        # a person's terminal; None if a program collects the lines
+        # the terminal; None if the output is captured by a program
         self.console = console if form == "text" else None
         handler = _Terminal(self.console) if self.console else _Stream(stream or sys.stderr)
         handler.setFormatter(FORMATTERS[form]())

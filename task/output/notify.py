@@ -145,7 +145,7 @@ def _event_client(url: str, ca_file: str, environ: Mapping[str, str], log: Log) 
 
 
 def _authorities(path: str) -> str:
-    """Return the certificates in a file, or in all files of a folder, as PEM text. Return "" for
+    """Return the certificates in a file, or in every file in a folder, as PEM text. Return "" for
     the path "".
     """
     if not path:

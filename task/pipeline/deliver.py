@@ -421,7 +421,7 @@ class DeliveryLander:
         any_error = any(decision.verdict == "error" for decision in self.done.decisions)
         all_landed = not self.outpaced and not any_error
         if all_landed:
-            # The state files may forget the deferred builds now. The commits have already updated
+            # The state files can drop the deferred builds now. The commits have already updated
             # the lists in `wanted`.
             self.memory_branch.wanted = with_lists_of(
                 self.delivery.memory_files, self.memory_branch.wanted

@@ -1,6 +1,6 @@
 """Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
 
-The pipeline accesses the outside only through `World`. All decisions are made by pure code, on
+The pipeline accesses the outside world only through `World`. All decisions are made by pure code, on
 values. `scan` and `promote` pass their own function for matching. The steps after landing are also
 passed as a function.
 """
@@ -197,7 +197,7 @@ def _leave_out_refused(
 
 
 def _predict_across_branches(batches: Sequence[Batch], job: Job, world: World) -> list[Decision]:
-    """Return the decisions about the Applications with asks in several batches, without writing
+    """Return the decisions about Applications that have asks in more than one batch, without writing
     anything.
     """
     apps = _on_several_branches(batches)

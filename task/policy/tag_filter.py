@@ -22,7 +22,7 @@ LONGEST = 4096  # characters per pattern; RE2 took 25 seconds for 200,000
 # Bytes that RE2 may use per pattern. Tags have up to 128 characters, and \pL{128} works. With 32
 # MB, a pattern of 4,096 characters took four seconds and a quarter of a gigabyte.
 _MEMORY = 4 << 20
-# To find groups, RE2 follows all states of the pattern at each character of a tag. With 4 MB, one
+# To find groups, RE2 tracks all states of the pattern at each character of a tag. At 4 MB, one
 # tag took 0.1 seconds.
 _MEMORY_WITH_GROUPS = 128 << 10
 _LONGEST_SUGGESTION = 200

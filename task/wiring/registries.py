@@ -69,7 +69,7 @@ def _registry_secret(
     cluster: Callable[[], ClusterSecrets], namespace: str, name: str
 ) -> Mapping[str, bytes]:
     """Return the values of a secret with registry credentials, by their names in the secret. The
-    connection to the cluster is only opened now.
+    connection to the cluster is not opened until now.
     """
     return cluster().of_registry(namespace, name)
 

@@ -64,7 +64,7 @@ def told(result: Result) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.measured
-def test_a_newer_version_passes_and_is_reported_at_its_line(tmp_path: Path) -> None:
+def test_a_newer_version_passes_and_is_reported_on_its_line(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     head = scene.change({target("a"): BUMPED})
     scene.clone(branch="change")

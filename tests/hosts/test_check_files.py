@@ -158,7 +158,7 @@ def test_an_admitted_version_passes_the_check(scene: Scene, host: str) -> None:
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_an_excluded_version_fails_the_check_at_its_line(scene: Scene, host: str) -> None:
+def test_an_excluded_version_fails_the_check_on_its_line(scene: Scene, host: str) -> None:
     ran = HOSTS[host](scene, scene.change(EXCLUDED))
     assert ended(ran) == (5, "refused", "false"), ran.stderr
     said = "2.0.0 does not satisfy ^1"

@@ -109,7 +109,7 @@ def test_the_check_report_matches_its_schema() -> None:
     assert "refused" in page(report_of(json_text(MIXED)))
 
 
-def test_a_merge_request_shows_each_version_at_its_line() -> None:
+def test_a_merge_request_shows_each_version_on_its_line() -> None:
     issues = json.loads(code_quality(MIXED))
     assert [
         (item["check_name"], item["severity"], item["location"]["lines"]["begin"]) for item in issues
@@ -131,7 +131,7 @@ def test_hostile_names_are_made_printable_for_gitlab() -> None:
         assert issue["location"]["path"].isprintable()
 
 
-def test_github_shows_an_admitted_version_at_its_line() -> None:
+def test_github_shows_an_admitted_version_on_its_line() -> None:
     stream = io.StringIO()
     Log("info", "github", stream).notice("argocd/web", "50 % is\nnewer", "apps/a,b.yaml:7")
     assert stream.getvalue() == (

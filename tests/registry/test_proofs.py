@@ -522,7 +522,7 @@ def test_modified_bundles_are_rejected(
     assert answer.startswith("provenance: ")
 
 
-def test_a_bundle_of_another_sigstore_is_rejected(
+def test_a_bundle_from_another_sigstore_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
     put(server, cosign.referrer(bundle(Sigstore(), statement(github_v1())), IMAGE, V1))
@@ -726,7 +726,7 @@ def test_provenance_needs_at_most_two_more_requests_than_a_signature(
     assert requests(server, asking, signature, demand) <= alone + 2
 
 
-def test_a_late_statement_is_waited_for(
+def test_the_check_waits_for_a_late_statement(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))

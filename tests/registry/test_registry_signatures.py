@@ -204,7 +204,7 @@ def test_a_failed_signature_request_is_an_error(
     assert type(asked(server, by(pair))) is kind
 
 
-def test_a_signature_is_waited_for(
+def test_the_check_waits_for_a_signature(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))
@@ -217,7 +217,7 @@ def test_a_signature_is_waited_for(
         timer.join()
 
 
-def test_every_image_is_waited_for_once(
+def test_the_check_waits_once_for_every_image(
     server: RegistryApi, pair: cosign.Keys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("task.registry.proofs._PAUSES", (0.05,))

@@ -499,7 +499,7 @@ class BareRepository:
 
         `head_tip` is the commit that the head branch is at, or "" if it does not exist.
         """
-        # A push to the base, or to someone else's branch, adds a commit to what was read.
+        # A push to the base, or to someone else's branch, adds one commit to those that were read.
         replaces_head = change.head != change.base and not change.on_top
         old_tip = head_tip if replaces_head else change.tip
         pushed = Pushed(

@@ -570,7 +570,7 @@ class Remote:
 
     def child(self, branch: str, parent: str, tree: str) -> str:
         """Return the branch's recent commit with this parent and tree, or "" if there is none. This
-        finds a commit that an API has made, if the response with its id was lost.
+        finds a commit made by an API whose response, with the id, was lost.
         """
         if self.tip(branch) in ("", parent):
             return ""
