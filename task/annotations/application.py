@@ -11,7 +11,7 @@ import io
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from itertools import zip_longest
@@ -65,14 +65,6 @@ def parse_application(
         for key, value in _mapping_at(metadata, "annotations").items()
         if key.startswith(prefix) and key != prefix and isinstance(value, str)
     }
-    # The Helm values, which may be long, are dropped if the running images are known, because those
-    # are more reliable. With a write-back target, the values are kept: they can override the values
-    # file that is the target. Without an `image-list`, an ImageUpdater may set a target later.
-    has_image_list = "image-list" in annotations
-    has_target = "write-back-target" in annotations
-    if running_images and has_image_list and not has_target:
-        sources = tuple(replace(source, values="") for source in sources)
-
     sync = _mapping_at(status, "sync")
     health = _mapping_at(status, "health")
     destination = _mapping_at(spec, "destination")

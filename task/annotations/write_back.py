@@ -305,16 +305,19 @@ class Neighbours:
         `neighbour`, if there is one.
 
         This is the Application whose source is the file's folder, or else the nearest parent
-        folder. The Subscription's own Application is passed over.
+        folder. There is none if that source is the Subscription's own.
         """
         if sub.target != "helmvalues":
             return sub
         repo = normal_url(sub.repo)
         folder = posixpath.dirname(sub.path)
         while folder:
-            for key in self._keys_by_folder.get((repo, folder), ()):
-                if key != sub.application.key:
-                    return replace(sub, neighbour=key)
+            keys = self._keys_by_folder.get((repo, folder), [])
+            others = [key for key in keys if key != sub.application.key]
+            if others:
+                return replace(sub, neighbour=others[0])
+            if keys:  # its own folder: a parent folder's Application does not read the file
+                return sub
             folder = posixpath.dirname(folder)
         return sub
 

@@ -70,7 +70,7 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
     apps, wrong_updaters = _with_updaters(sorter, scope)
     releases = sorter.releases.values()
 
-    annotated = [app for app in apps if app.annotations]
+    annotated = [_without_unused_values(app) for app in apps if app.annotations]
     within = [app for app in annotated if considered(app, scope.narrow)]
     outside = [app for app in annotated if not considered(app, scope.narrow)]
     return Discovered(
@@ -86,6 +86,18 @@ def discovered(manifests: Iterable[Found], scope: Scope, locate: Locate) -> Disc
         updaters=len(sorter.updaters),
         updater_config=sorter.updater_config,
     )
+
+
+def _without_unused_values(app: Application) -> Application:
+    """Return the Application without its Helm values, which may be long, if no decision needs them.
+
+    The running images are more reliable than the values. With a write-back target, the values can
+    override the values file that is the target. An ImageUpdater may have set it, whatever the
+    Application's own annotations are.
+    """
+    if not app.live or "write-back-target" in app.annotations:
+        return app
+    return replace(app, sources=tuple(replace(source, values="") for source in app.sources))
 
 
 class _Sorter:

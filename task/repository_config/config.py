@@ -115,8 +115,10 @@ def next_start(schedule: str, zone: ZoneInfo, now: str) -> str:
 
     Returns "" if no window starts within fifty years. The time is RFC 3339, in UTC.
     """
-    start = next(_start_times(schedule, zone, epoch_seconds(now)), None)
-    return "" if start is None else of_unix(int(start))
+    current_time = epoch_seconds(now)
+    starts = _start_times(schedule, zone, current_time)
+    later_start = next((start for start in starts if start > current_time), None)
+    return "" if later_start is None else of_unix(int(later_start))
 
 
 def _start_times(

@@ -438,13 +438,16 @@ def _refused_order_rules(value: _Value | None) -> tuple[str, ...]:
     """
     fields = _fields(value, ("refuse",))
     items = _try(fields.get("refuse"), partial(_Value.items, most=MOST_ITEMS), _NO_ITEMS)
+    rules: dict[str, None] = {}  # used as an ordered set
     for item in items:
-        # An unreadable item is already a mistake, so it counts as a known rule here.
-        rule = _try(item, _Value.text, REFUSED[0])
+        rule = _try(item, _Value.text, None)
+        if rule is None:  # it is not a string, which is a mistake already
+            continue
         if rule not in REFUSED:
             hint = f"use {' or '.join(REFUSED)}"
             item.record(item.mistake(f"{item.name} is {shortened(rule, 50)!r}", hint))
-    return tuple(dict.fromkeys(_try(item, _Value.text, "") for item in items))
+        rules[rule] = None
+    return tuple(rules)
 
 
 def _rule(value: _Value) -> Rule:

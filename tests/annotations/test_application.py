@@ -1,8 +1,6 @@
-from typing import Any
-
 import pytest
 
-from task.annotations.application import PREFIX, is_application, parse_application
+from task.annotations.application import is_application, parse_application
 from task.errors import Malformed
 from task.model import Parameter
 
@@ -128,15 +126,3 @@ def test_recursive_or_oversized_helm_values_are_not_read() -> None:
             manifest(source={"repoURL": "r", "helm": {"valuesObject": values, "values": "a: 1"}})
         )
         assert app.sources[0].values == ""
-
-
-def test_helm_values_are_kept_only_if_they_are_needed() -> None:
-    item: dict[str, Any] = manifest(
-        source={"repoURL": "r", "helm": {"values": "image: {tag: 1.0.0}"}}
-    )
-    item["metadata"]["annotations"] = {f"{PREFIX}image-list": "a"}
-    assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"
-    item["status"] = {"summary": {"images": ["a:1"]}}
-    assert parse_application(item).sources[0].values == ""
-    item["metadata"]["annotations"][f"{PREFIX}write-back-target"] = "helmvalues"
-    assert parse_application(item).sources[0].values == "image: {tag: 1.0.0}"

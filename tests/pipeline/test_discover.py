@@ -77,3 +77,44 @@ def test_two_applications_with_the_same_name_are_reported(
     assert [one.origin for one in result.applications] == ["staging.yaml:1"]
     message = "two Applications have the same name, and only the first one is used: argocd/web (staging.yaml:1 and prod.yaml:1)"
     assert [(one.message, one.severity) for one in result.problems] == [(message, "warning")] * told
+
+
+UPDATER = {
+    "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
+    "kind": "ImageUpdater",
+    "metadata": {"name": "one", "namespace": "argocd"},
+    "spec": {
+        "applicationRefs": [
+            {
+                "namePattern": "web",
+                "images": [{"alias": "web", "imageName": "ghcr.io/acme/web:^1"}],
+                "writeBackConfig": {
+                    "method": "git",
+                    "gitConfig": {"writeBackTarget": "helmvalues:values.yaml"},
+                },
+            }
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "running", "updater", "kept"),
+    [
+        ({}, ["ghcr.io/acme/web:1.0.0"], False, False),
+        ({}, [], False, True),
+        ({"write_back_target": "helmvalues"}, ["ghcr.io/acme/web:1.0.0"], False, True),
+        # a leftover image-list, and a target of an ImageUpdater
+        ({}, ["ghcr.io/acme/web:1.0.0"], True, True),
+    ],
+)
+def test_helm_values_are_kept_only_if_they_are_needed(
+    annotations: dict[str, str], running: list[str], updater: bool, kept: bool
+) -> None:
+    annotations = {"write_back_target": "", **annotations}
+    app = application("web", "https://git.example/staging.git", **annotations)
+    app["spec"]["source"]["helm"] = {"values": "image: {tag: 1.0.0}"}
+    app["status"] = {"summary": {"images": running}}
+    found = [Found(app, "web.yaml:1"), *([Found(UPDATER, "updater.yaml:1")] if updater else [])]
+    (web,) = discovered(found, SCOPE, lambda _origin: None).applications
+    assert [source.values for source in web.sources] == (["image: {tag: 1.0.0}"] if kept else [""])

@@ -96,3 +96,23 @@ def test_applications_of_two_projects_with_one_login_stay_together() -> None:
     )
     (part,) = by_login(found, fake_world(login=lambda _sub: "the platform's"))
     assert len(part) == 2
+
+
+@pytest.mark.parametrize(
+    ("target", "neighbour"),
+    [
+        ("helmvalues:/apps/api/values.yaml", "argocd/api"),
+        ("helmvalues:/apps/other/values.yaml", "argocd/root"),
+        ("helmvalues:/apps/web/valeus.yaml", ""),  # in its own folder, below that of an app of apps
+    ],
+)
+def test_a_values_file_belongs_to_the_nearest_application(target: str, neighbour: str) -> None:
+    subscribed = []
+    for name, path in (("root", "apps"), ("web", "apps/web"), ("api", "apps/api")):
+        item = application(name, URL, write_back_method="git", write_back_target=target)
+        item["spec"]["source"]["path"] = path
+        subscribed.append(subscribe(parse_application(item, PREFIX)))
+    asks = asks_for_images(subscribed, [IMAGE]).asks
+    assert [
+        ask.subscription.neighbour for ask in asks if ask.subscription.application.name == "web"
+    ] == [neighbour]

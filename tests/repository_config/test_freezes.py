@@ -9,12 +9,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from task.errors import Malformed
-from task.repository_config.config import Freeze, in_force, seconds_of, window, zone_of
+from task.repository_config.config import (
+    Freeze,
+    in_force,
+    next_start,
+    seconds_of,
+    window,
+    zone_of,
+)
 from task.repository_config.config import schedule as check
 
 BERLIN = "Europe/Berlin"
 WEEKEND = ("0 18 * * 5", "62h", BERLIN)
 NIGHTLY = ("30 2 * * *", "1h", BERLIN)
+
+
+def test_the_next_window_is_after_now_even_in_the_second_half_of_a_repeated_hour() -> None:
+    """On 2026-10-25, 02:10 comes twice. At the second one, the window of 02:30 has already begun."""
+    schedule, _, zone = NIGHTLY
+    assert next_start(schedule, zone_of(zone), "2026-10-25T00:10:00Z") == "2026-10-25T00:30:00Z"
+    assert next_start(schedule, zone_of(zone), "2026-10-25T01:10:00Z") == "2026-10-26T01:30:00Z"
 
 
 def held(schedule: str, duration: str, zone: str, now: str) -> tuple[str, str] | None:

@@ -337,6 +337,14 @@ def test_all_mistakes_are_reported_together() -> None:
     ]
 
 
+def test_a_rule_of_the_check_that_is_no_text_is_reported_once() -> None:
+    _, mistakes = check_config("version: 1\ncheck: {refuse: [[], superseded, x]}\n")
+    assert [one.message for one in mistakes] == [
+        "line 2: an entry of check.refuse is not a string",
+        "line 2: an entry of check.refuse is 'x'",
+    ]
+
+
 def test_the_number_of_reported_mistakes_is_limited() -> None:
     began = time.process_time()
     _, mistakes = check_config("version: 1\n" + "".join(f"versio{n}: 1\n" for n in range(15_000)))
