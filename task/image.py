@@ -187,7 +187,7 @@ def cut_ranges(text: str) -> dict[int, int]:
         # the entry before this piece; if that is also the rest of a range, the range's entry
         owner = owners.get(number - 1, number - 1)
         entry = entries[owner]
-        # After a constraint, even `1.0` continues it. Otherwise, only an operator indicates a range.
+        # After a constraint, even `1.0` continues it. Otherwise, only an operator means a range.
         has_constraint = isinstance(entry, Entry) and entry.constraint
         pattern = _REST if has_constraint else RANGE
         if pattern.fullmatch(piece):

@@ -675,7 +675,7 @@ def _not_followed_warning(app: str, why: str, hint: str = _PATH) -> Found:
 
 
 def _with_namespace(found: Found, namespace: str) -> Found:
-    """Return the manifest, with this namespace (the one Argo CD uses) if it does not set its own."""
+    """Return the manifest, with this namespace (the one Argo CD uses) if it sets none."""
     metadata = found.item.get("metadata")
     if not namespace or not isinstance(metadata, dict) or metadata.get("namespace"):
         return found

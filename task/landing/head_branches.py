@@ -846,12 +846,7 @@ def without_finished_rollbacks(
     Return the memory branch's files without the ended holds, and a warning for each rollback whose
     request was closed.
     """
-    # the rollbacks that waited when the run began: each one's head branch and listed build
-    waiting_rollbacks: dict[BuildKey, tuple[HeadBranch, ListedBuild]] = {}
-    for head_branch in heads:
-        for listed in head_branch.stored_list.builds:
-            if listed.rollback:
-                waiting_rollbacks[listed.key] = (head_branch, listed)
+    waiting_rollbacks = _waiting_rollbacks(heads)
     subs: dict[BuildKey, Subscription] = {}
     for ask, _ in decided:
         for sub in (ask.subscription, *ask.siblings):
@@ -870,13 +865,26 @@ def without_finished_rollbacks(
                 continue
             # the head branch of this rollback; a later rollback of the image may be waiting instead
             proposing_head = head if _proposes(build, rollback) else None
-            is_closed = proposing_head is not None and _is_declined(proposing_head, sub)
-            if proposing_head and is_closed:
+            if proposing_head and _is_declined(proposing_head, sub):
                 problems[_warn_of_declined(proposing_head, sub, hold)] = None
-            is_merged = not is_closed and _is_on_base(base, sub, file, rollback, proposing_head)
-            if is_closed or is_merged:  # else it is still waiting, and its hold stays
+                is_finished = True
+            else:
+                is_finished = _is_on_base(base, sub, file, rollback, proposing_head)
+            if is_finished:  # else it is still waiting, and its hold stays
                 finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
+
+
+def _waiting_rollbacks(
+    heads: Iterable[HeadBranch],
+) -> dict[BuildKey, tuple[HeadBranch, ListedBuild]]:
+    """Return the rollbacks that waited when the run began: each one's head branch and build."""
+    rollbacks = {}
+    for head_branch in heads:
+        for listed in head_branch.stored_list.builds:
+            if listed.rollback:
+                rollbacks[listed.key] = (head_branch, listed)
+    return rollbacks
 
 
 def _proposes(build: ListedBuild | None, rollback: Meant) -> bool:

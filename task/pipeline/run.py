@@ -1,8 +1,8 @@
 """Runs a job: discover the Applications → match the images → decide and deliver → follow → report.
 
-The pipeline accesses the outside world only through `World`. All decisions are made by pure code, on
-values. `scan` and `promote` pass their own function for matching. The steps after landing are also
-passed as a function.
+The pipeline accesses the outside world only through `World`. All decisions are made by pure code
+that works on values. `scan` and `promote` pass their own function for matching. The steps after
+landing are also passed as a function.
 """
 
 from __future__ import annotations
@@ -197,8 +197,8 @@ def _leave_out_refused(
 
 
 def _predict_across_branches(batches: Sequence[Batch], job: Job, world: World) -> list[Decision]:
-    """Return the decisions about Applications that have asks in more than one batch, without writing
-    anything.
+    """Return the decisions about Applications that have asks in more than one batch. Nothing is
+    written.
     """
     apps = _on_several_branches(batches)
     decisions: list[Decision] = []
