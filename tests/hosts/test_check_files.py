@@ -157,7 +157,9 @@ def test_an_admitted_version_passes_the_check(scene: Scene, host: str) -> None:
     assert target("web") in ran.stdout
 
 
-@pytest.mark.parametrize("host", HOSTS)
+@pytest.mark.parametrize(
+    "host", variants(FEW, at_night=[host for host in HOSTS if host not in FEW])
+)
 def test_an_excluded_version_fails_the_check_on_its_line(scene: Scene, host: str) -> None:
     ran = HOSTS[host](scene, scene.change(EXCLUDED))
     assert ended(ran) == (5, "refused", "false"), ran.stderr

@@ -122,7 +122,7 @@ def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
 
 # What the client of each forge does about such a request is in tests/support/forge_plays.py. Here are a forge that keeps the
 # request of a branch that was deleted, and the one that closes it.
-@pytest.mark.parametrize("scene", ["github", "gitea"], indirect=True)
+@pytest.mark.parametrize("scene", variants(["github"], at_night=["gitea"]), indirect=True)
 @pytest.mark.parametrize(
     "play",
     [closed, closed_and_branch_deleted, branch_deleted, merged_between_push_and_text],
