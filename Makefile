@@ -42,7 +42,7 @@ test: .venv/.dev .cache/rewritten ## run all tests with coverage (with CI=true, 
 measured:
 	@mkdir -p .cache/coverage
 	$(BIN)/coverage erase
-	nice -n 5 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (texts or slow or servers))" $(ARGS)
+	nice -n 3 $(BIN)/coverage run -m pytest --numprocesses auto -m "not real and (measured or not (texts or slow or servers))" $(ARGS)
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 

@@ -60,6 +60,7 @@ SLOW = {
     "test_bump.py",
     "test_by_a_click.py",
     "test_check_files.py",
+    "test_check_runs.py",
     "test_child_environment.py",
     "test_cluster_runs.py",
     "test_command_line.py",
