@@ -53,7 +53,7 @@ def _json(file: Path) -> Figure:
         "10,000 Applications from JSON",
         ours,
         Side("json.loads of the same file", both[1]),
-        8,
+        3,
         note=note,
     )
 

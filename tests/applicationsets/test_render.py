@@ -389,6 +389,15 @@ def test_invalid_values_of_a_second_generator_fail_the_set() -> None:
     )
 
 
+@pytest.mark.parametrize("selector_first", [True, False])
+def test_the_template_of_a_generator_counts_beside_a_selector(selector_first: bool) -> None:
+    body = "list: {elements: [{name: web}], template: {metadata: {labels: {team: a}}}}"
+    selector = "selector: {matchLabels: {name: web}}"
+    parts = [selector, body] if selector_first else [body, selector]
+    (app,) = made(f"[{{{', '.join(parts)}}}]").applications
+    assert app["metadata"]["labels"] == {"team": "a"}
+
+
 def test_a_selector_of_a_second_generator_is_not_templated() -> None:
     second = "{list: {elements: [{b: x}]}, selector: {matchLabels: {b: '{{.a}}'}}}"
     assert not names(

@@ -62,7 +62,8 @@ class RegistryApi(ThreadingHTTPServer):
         self.seen: list[Seen] = []
         self.busy, self.most_at_once = 0, 0
         self.delay = 0.0
-        self.gate = threading.Lock()
+        self.crowd = 0  # requests wait until this many have been there at once
+        self.gate = threading.Condition()
 
     def handle_error(self, *_request: object) -> None:
         """Say nothing, because clients in these tests break off."""
@@ -128,6 +129,8 @@ class _Handler(BaseHTTPRequestHandler):
             server.seen.append(seen)
             server.busy += 1
             server.most_at_once = max(server.most_at_once, server.busy)
+            server.gate.notify_all()
+            server.gate.wait_for(lambda: server.most_at_once >= server.crowd, timeout=10)
         threading.Event().wait(server.delay)
         try:
             fault = next(
