@@ -7,6 +7,25 @@ import yaml
 from support.memory import URL, story
 from support.runs import WEB, application, target
 
+from task.deciding.by_hand import fulfil
+from task.deciding.job import Intent, Terms
+from task.deciding.weigh import Facts, Situation
+from task.image import parse_image
+from task.model import (
+    Application,
+    Entry,
+    Hold,
+    Keys,
+    Memory,
+    Policy,
+    Reading,
+    Snapshot,
+    Source,
+    State,
+    Subscription,
+    Written,
+)
+
 STATE = ".image-update/apps/a/argocd_a.state"
 DB = "ghcr.io/acme/db"
 
@@ -197,3 +216,34 @@ def test_a_rollback_may_be_made_without_a_hold() -> None:
     assert scene.event("1.2.0") == ("refuse", "superseded")
     assert scene.event("1.3.0") == ("update", "admitted")
     assert STATE not in scene.branch.files
+
+
+def test_a_release_with_an_unfit_tag_order_keeps_the_hint_about_the_order() -> None:
+    policy = Policy(constraints=("^1",), tag_order=r"regexp:-(?P<build>[0-9]+)$")
+    subscription = Subscription(
+        Application("argocd", "web"),
+        Entry("web", parse_image(WEB), "^1", "web=x"),
+        policy,
+        Keys(),
+        Source("r", "p", kind="Helm"),
+        "helmvalues",
+        "p/values.yaml",
+        "r",
+    )
+    hold = Hold("broken", "jane", "2026-01-01T00:00:00Z")
+    memory = Memory(None, (), (), hold, Written("1.1.0"), None)
+    current = Reading("", "1.0.0", file="p/values.yaml")
+    situation = Situation(
+        subscription,
+        "main",
+        "helmvalues",
+        current,
+        current,
+        State(None, {"web": memory}),
+        memory,
+        Terms(now="2026-01-02T00:00:00Z"),
+        Facts(),
+    )
+    move = fulfil(Intent("release", whole=False), situation, Snapshot("r", "main", "t", {}))
+    assert move.decision.rule == "annotation"
+    assert "(?P<semver>…)" in move.decision.judged.hint
