@@ -37,8 +37,7 @@ def full_application(
     project: str = "default",
     **annotations: str,
 ) -> Any:
-    """Return an Application that Argo CD's schema allows, and that is updated in its kustomization.
-    """
+    """Return an Application that Argo CD's schema allows, and that is updated in its kustomization."""
     found = application(
         name, repo, namespace=namespace, **{"write_back_method": "git", **annotations}
     )

@@ -1,5 +1,4 @@
-"""A repository on a real server that can be broken and repaired, and what a run reports about it.
-"""
+"""A repository on a real server that can be broken and repaired, and what a run reports about it."""
 
 import json
 import os

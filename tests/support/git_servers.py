@@ -34,9 +34,7 @@ class GitServer(ThreadingHTTPServer):
         ] = {}  # end of a path → status; 0 drops the connection, and -1 does so after the work
         self.bearer = ""  # the required token
         self.page = b""  # the web page sent in response to every request
-        self.moved: dict[
-            str, str
-        ] = {}  # prefix of a path → prefix of the URL that it redirects to
+        self.moved: dict[str, str] = {}  # prefix of a path → prefix of the URL that it redirects to
         self.seen: list[tuple[str, str]] = []  # (method and path, user)
         self.headers: list[tuple[str, str]] = []  # (method and path, the Authorization header)
         self.told: list[str] = []  # all headers of each request, with the login decoded

@@ -332,9 +332,7 @@ class Commit:
 
     id: str
     files: dict[str, str]
-    before: (
-        dict[str, str] | None
-    )  # the base that our commit is on; None for someone else's commit
+    before: dict[str, str] | None  # the base that our commit is on; None for someone else's commit
     message: str = ""
     parent: str = ""
 

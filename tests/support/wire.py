@@ -18,9 +18,7 @@ class Wire:
     def __init__(self, target: int) -> None:
         self.target = target  # the server's port
         self.delay = 0.0  # seconds before the first byte from the server is passed on
-        self.cut_after = (
-            -1
-        )  # bytes from the server after which a connection is cut; -1 means never
+        self.cut_after = -1  # bytes from the server after which a connection is cut; -1 means never
         self.cuts = 0  # how many connections to cut
         self.reset = False  # whether a cut connection is reset rather than closed
         self.at = -1  # bytes from the server after which `then` is called once; -1 means never
