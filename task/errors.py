@@ -158,8 +158,8 @@ class SourceError(TaskError):
 
 
 class RepositoryError(TaskError):
-    """The Git repository rejected the operation permanently: a hook, a protected branch, not found,
-    or no permission.
+    """The Git repository permanently rejected the operation, because of a hook, a protected branch,
+    a missing repository, or a missing permission.
     """
 
     exit = Exit.ACCESS

@@ -159,7 +159,7 @@ class Tracker:
 
 @dataclass(frozen=True)
 class Application(Tracker):
-    """An Argo CD Application, with what is needed to read its annotations."""
+    """An Argo CD Application, with the data needed to read its annotations."""
 
     multi: bool = False  # whether it has spec.sources instead of spec.source
     from_resource: frozenset[str] = frozenset()  # the annotations that were set by its ImageUpdater

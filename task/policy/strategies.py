@@ -138,7 +138,7 @@ def parse_tag_order(text: str) -> TagOrder:
 
 
 def _sort_value(part: str | None, name: str) -> Any:
-    """Return the sort key of a tag's part, which the group `name` of the pattern matched.
+    """Return the sort key of the part of a tag that the group `name` matched.
 
     None, for a group that did not participate, sorts first.
     """

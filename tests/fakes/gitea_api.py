@@ -53,7 +53,7 @@ class Gitea(ForgeServer):
         )
         self.private = self.public_only = self.archived = self.without_pulls = False
         self.merging: set[int] = set()  # requests that will be merged after one more look
-        self.most = 50  # rows on a page
+        self.most = 50  # rows per page
         self.checks = "pending"  # "pending", "none", "forbidden"
         self.looks = 0  # how many more looks report that it is still checking for conflicts
         self.conflicts = self.signs_not = self.fork_gone = False

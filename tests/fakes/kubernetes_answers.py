@@ -140,7 +140,7 @@ def _list(api: KubernetesApi, asked: Asked) -> Object:
     )
     limit, token = int(asked.query.get("limit") or 0), asked.query.get("continue", "")
     if asked.query.get("resourceVersion") == "0":
-        limit = 0  # as for lists from the watch cache
+        limit = 0  # the limit does not apply to lists from the watch cache
     start, version = _continued(api, token)
     items = [(key, one) for key, one in items if key > start]
     page = items[:limit] if limit else items
