@@ -67,7 +67,7 @@ class Together:
     """The decisions about the asks (images with new builds) and the waiting builds."""
 
     base: Snapshot  # with all files that were needed
-    moves: list[Move]  # of the asks, in order; then those that keep or defer waiting builds
+    moves: list[Move]  # for the asks, in order; then those that keep or defer waiting builds
     head_fates: dict[str, FatesOnHead]  # by head branch
 
 

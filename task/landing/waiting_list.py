@@ -173,7 +173,7 @@ class WaitingList:
     # is ours.
     replaces: HeadCommit | None = None
     arrived: bool = True  # whether the last commit is known to have arrived
-    closing: str = ""  # why the run closes the request, so that it does not count as declined
+    closing: str = ""  # why a run closes the request, which then does not count as declined
 
     @property
     def proposes_anything(self) -> bool:
