@@ -195,7 +195,7 @@ def branches_of_requests(batch: Batch) -> list[str]:
     names: list[str] = []
     for sub in subs:
         name = sub.head_template  # the branch in the annotation `git-branch`
-        if is_branch_name(name) and "{{" not in name:  # the name of a template is not known yet
+        if is_branch_name(name) and "{{" not in name:  # a template's name is not known yet
             names.append(name)
     # without the annotation, the run chooses the name
     names += [

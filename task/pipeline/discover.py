@@ -92,8 +92,8 @@ def _without_unused_values(app: Application) -> Application:
     """Return the Application without its Helm values, which may be long, if no decision needs them.
 
     The running images are more reliable than the values. With a write-back target, the values are
-    needed: they can override the values file that is the target. An ImageUpdater may also set a
-    write-back target, no matter what the Application's own annotations say.
+    needed, because they can override the values file that is the target. An ImageUpdater may have
+    set the target, no matter what the Application's own annotations say.
     """
     if not app.live or "write-back-target" in app.annotations:
         return app
