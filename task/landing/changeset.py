@@ -126,9 +126,9 @@ def prepare_commits(
     that changes.
 
     A commit goes to the base branch or to a head branch (the branch of a pull request). `heads` are
-    the affected head branches, and `head_fates` contains what became of the builds that were
-    waiting there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if
-    its edit fails. If one edit is not permitted, none of the Application's edits are made.
+    the affected head branches, and `head_fates` shows what became of the builds that were waiting
+    there. A move becomes `unchanged` if its edit doesn't change anything, and `error` if its edit
+    fails. If one edit is not permitted, none of the Application's edits are made.
     """
     moves_by_branch = _moves_by_branch(snapshot, moves, head_fates)
     commits: list[PreparedCommit] = []
@@ -504,9 +504,9 @@ class CommitPlace:
     """A commit's branch and parent."""
 
     parent: Snapshot
-    name: str  # of the branch
+    name: str  # the branch's name
     head: HeadBranch | None  # None for the base
-    releases: tuple[ListedRelease, ...] = ()  # the holds that it ends
+    releases: tuple[ListedRelease, ...] = ()  # the holds that the commit ends
 
     @property
     def on_top(self) -> bool:
@@ -526,7 +526,7 @@ class CommitWords:
     """A commit message and its parts."""
 
     message: Message
-    command: str  # of the subject
+    command: str  # the command in the subject
     asked: str  # a person's request in a few words, or ""
     changed: tuple[AppChanges, ...]  # the Applications with an image that changes
     rollbacks: tuple[AppChanges, ...]
@@ -641,7 +641,7 @@ def _subject_by_hand(
     subject names the Applications that the request is about: those with a rollback, a new hold, or,
     in a run that brings new builds, a hold that ends (`released_apps`). If there are none, it names
     all Applications in the commit (`all_apps`). `holds` are the new holds: (Application, what is
-    held, reason). `why` is the reason of the holds.
+    held, reason). `why` is the reason for the holds.
     """
     requested_apps = {_key(app) for app in rollbacks}
     requested_apps.update(app for app, _what, _reason in holds)

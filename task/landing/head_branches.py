@@ -139,7 +139,7 @@ def _gets_head(move: Move, app_changes: Sequence[Change], *, by_hand: bool) -> b
 
 
 def _name_from_template(sub: Subscription, base: str, changes: Sequence[Change]) -> str:
-    """Return the branch name that the template in `git-branch` gives for these changes. Raises
+    """Return the branch name that the template in `git-branch` produces for these changes. Raises
     `Malformed` if the name is invalid, or if a pull request's head and base would be the same
     branch.
     """
@@ -177,7 +177,7 @@ def request_head(sub: Subscription, base: str) -> str:
 
     flat_name = NOT_IN_A_NAME.sub("-", short_name).strip("-")
     shortened = flat_name[:LONGEST_PART].strip("-")
-    readable_part = shortened or group  # if no character is left
+    readable_part = shortened or group  # if no characters are left
     prefix = sub.wishes.branch_prefix or PREFIX
     return f"{prefix}/{readable_part}-{short_hash(repo, base, group, full_name)}"
 
@@ -298,12 +298,12 @@ class HeadBranch:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The branch's name."""
         return self.stored_list.head
 
     @property
     def newest_request(self) -> Proposed | None:
-        """Its newest request."""
+        """The branch's newest request."""
         return self.request.newest if self.request else None
 
     @property
@@ -313,12 +313,12 @@ class HeadBranch:
 
     @property
     def tip(self) -> str:
-        """Its commit, or "" if the branch does not exist."""
+        """The branch's commit, or "" if the branch does not exist."""
         return self.branch.tip if self.branch else ""
 
     @property
     def as_listed(self) -> bool:
-        """Whether its tip is the commit that the list records."""
+        """Whether the branch's tip is the commit that the list records."""
         recorded = self.waiting_list.commit
         at_tip = HeadCommit(self.branch.tree, self.branch.parent) if self.branch else None
         return recorded is not None and recorded == at_tip
@@ -414,7 +414,7 @@ def read_heads(
     """
     decided_at_first = list(zip(batch.asks, moves, strict=True))
     requests, moves = requests_of(decided_at_first, base, job, world)
-    decided = list(zip(batch.asks, moves, strict=True))  # with the errors of the Git host
+    decided = list(zip(batch.asks, moves, strict=True))  # with the Git host's errors
     heads: dict[str, HeadBranch] = {}
     errors_of_lists: dict[str, TaskError] = {}  # by head branch
     for name in touched_heads(decided, base, job.intent):
@@ -871,7 +871,7 @@ def without_finished_rollbacks(
                 is_finished = True
             else:
                 is_finished = _is_on_base(base, sub, file, rollback, proposing_head)
-            if is_finished:  # else it is still waiting, and its hold stays
+            if is_finished:  # otherwise, it is still waiting, and its hold stays
                 finished.setdefault(path, set()).add(key_of(sub))
     return without_rollbacks(base.memory_files, finished), list(problems)
 

@@ -21,7 +21,7 @@ class Lists:
 
     before_run: Mapping[str, WaitingList]  # by head branch, as on the memory branch
     after_run: Mapping[str, WaitingList]
-    with_commit: frozenset[str]  # lists whose head branch gets a commit and that are pushed with it
+    with_commit: frozenset[str]  # lists that are pushed with their head branch's commit
     instead: Mapping[str, str]  # the branch that gets a head branch's builds, by head branch
     closing: Mapping[str, str]  # head branches where no builds are waiting anymore, and why
 

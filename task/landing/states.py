@@ -230,8 +230,8 @@ def without_rollbacks(memory_files: Files, finished: Mapping[str, Collection[str
     """Return the memory branch's files without the holds of finished rollbacks, which a person has
     declined or merged.
 
-    A rollback sets a hold (an order that keeps the version), so that no new build undoes it. For
-    each state file, `finished` has the keys of the images that were rolled back.
+    A rollback sets a hold (an order that keeps the version), so that no new build undoes it.
+    `finished` contains, by state file, the keys of the images that were rolled back.
     """
     files = dict(memory_files)
     for path, keys in finished.items():

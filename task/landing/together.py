@@ -105,7 +105,7 @@ def decide_together(  # noqa: PLR0913 - waiting builds are decided with everythi
     new builds, and what became of the waiting builds (their fates).
     """
     # 1. Decide the new builds as if nothing were waiting. For those that go to a head branch,
-    # ignore the holds that its merge ends (its releases).
+    #    ignore the holds that its merge ends (its releases).
     releases: list[ListedRelease] = []
     for head in heads.values():
         releases += head.waiting_list.releases
@@ -416,7 +416,7 @@ def _decided_on_our_branch(
     passed, failed_fates, problems = _checked_alone(still_promoted, scene, head.name, proves=proves)
 
     # 2. Compare the remaining builds with the new builds for this branch, except those that a
-    # person's command on another branch is about.
+    #    person's command on another branch is about.
     commands_elsewhere = _commands_elsewhere(batch, scene.job, asks_at_head)
     without_command = [
         build for build in passed if build.subscription.identity not in commands_elsewhere

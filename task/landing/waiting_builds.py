@@ -349,8 +349,8 @@ def pairs_of(
     return pairs
 
 
-# What an event does with a build of the same image that is already there, if updates go to a head
-# branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
+# What happens if an event arrives when there is already a build of the same image, and updates go to
+# a head branch (`run`). The rows are tested in tests/landing/test_waiting_builds.py.
 #
 #   already there                 event     head branch  deferred     event is   other build is
 #   nothing                       admitted  the event's               update
@@ -368,9 +368,9 @@ def pairs_of(
 # `weigh` chooses between an event and a deferred build, and `TOGETHER` between an ask and a waiting
 # build.
 
-# What becomes of a waiting build if a command is for the same image. The outcomes of the ask are:
-#   newer, same, older   it writes a build that is newer than the waiting one, the same, or older
-#   deferred             an event is deferred, by a hold or a freeze
+# What becomes of a waiting build if a command is for the same image. An ask has these outcomes:
+#   newer, same, older   it writes a build newer than the waiting one, the same one, or an older one
+#   deferred             an event is deferred by a hold or a freeze
 #   done, no-hold        a command other than `run` takes effect; `no-hold` if it sets no hold
 #   nothing              it has no effect
 # The table is for a waiting build that would stay or be deferred without the ask. Any other build
@@ -384,7 +384,7 @@ def pairs_of(
 #   beats_ask        the ask is refused, because a newer build is waiting
 #   ends_hold_only   the same, but the hold ends
 #   without_hold     a waiting rollback is written again, without its hold
-#   given_up         a person wants another version, and the waiting one is dropped. If the person
+#   given_up         a person wants a different version, so the waiting one is dropped. If the person
 #                    wants the waiting version, the ask writes it
 # After a `release`, every waiting build is decided without the hold that ends. In all other cases,
 # it is decided with what was remembered before the command.
@@ -601,7 +601,7 @@ class _MeetingResult:
 
     ask_move: Move  # the decision about the ask
     build_move: Move | None  # the decision that keeps or defers the waiting build, if any
-    fate: Fate  # of the waiting build
+    fate: Fate  # what becomes of the waiting build
     because: str
 
 
@@ -640,7 +640,7 @@ def _decide_with_ask(
 def _without_waiting_build(
     each_alone: _MeetingResult, meeting: Meeting, waiting: WaitingBuild
 ) -> _MeetingResult:
-    """Return the result of a meeting in which the ask's move removes the waiting build's own move.
+    """Return the result of a meeting in which only the ask's move remains.
 
     `each_alone` contains the decisions about the ask and the waiting build before the two are
     compared.

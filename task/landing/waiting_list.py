@@ -45,7 +45,7 @@ BuildKey = tuple[str, str, str, str, str]  # Application, alias, image, target, 
 
 @dataclass(frozen=True)
 class HeadCommit:
-    """The identity of our commit on a head branch, whoever signed it."""
+    """The identity of our commit on a head branch, no matter who signed it."""
 
     tree: str
     parent: str

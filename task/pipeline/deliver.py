@@ -244,13 +244,13 @@ def prepare(
 
     # 3. Decide about the builds that are already waiting on the head branches.
     checks = last_checks(job, world)
-    with contention.clock_paused():  # proofs are being verified
+    with contention.clock_paused():  # while proofs are verified
         together = decide_together(batch, snapshot, heads, moves, facts, gather, job, world, checks)
     snapshot = together.base
     head_fates = together.head_fates
 
     # 4. Edit the files, unless Argo CD would refuse to sync a commit with our signature. Then mark
-    # the refusals of versions that a commit writes to the same place for another entry.
+    #    the refusals of versions that a commit writes to the same place for another entry.
     final_moves = signed_for_argo(together.moves, world.keys_wanted, world.signing_keys)
     prepared = prepare_commits(snapshot, final_moves, job.terms, job.wording, heads, head_fates)
     commits, without_commit = with_overridden(
@@ -356,7 +356,7 @@ def land_delivery(
 class DeliveryLander:
     """Lands the commits of one delivery one by one, and writes the memory branch.
 
-    These are the ways to fail, and what follows from each:
+    It can fail in these ways, with these consequences:
 
     - Someone else pushed to a branch first, or merged its request in the meantime (`outpaced`): its
       asks are retried. Without asks, there is a warning that the builds waiting there were not
@@ -368,8 +368,8 @@ class DeliveryLander:
       `Outpaced`, and nothing has landed.
     - Another run wrote the memory branch after the commits, and this run had not written it yet
       (`memory_outpaced`): the asks whose decision is stored only there are retried.
-    - A request that is no longer needed cannot be closed, or its branch cannot be deleted: the log
-      has a warning, and the next run tries again.
+    - A request that is no longer needed cannot be closed, or its branch cannot be deleted: a
+      warning is logged, and the next run tries again.
 
     If a branch is outpaced or failed, requests whose builds move to it stay open. If anything is
     outpaced or failed, builds for the base stay deferred on the memory branch.

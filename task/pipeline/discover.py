@@ -370,7 +370,7 @@ def subscription_lookup(seen: Seen, job: Job, world: World) -> Look:
 def _seen_of(discovery: Discovered, passed_over: Sequence[Application], job: Job) -> Seen:
     """Return all Applications that were read, with their subscriptions.
 
-    `passed_over` are Applications whose metadata alone was read.
+    For Applications in `passed_over`, only the metadata was read.
     """
     # the metadata does not contain the project
     narrow_without_projects = replace(job.scope.narrow, projects=())

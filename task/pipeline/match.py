@@ -75,7 +75,7 @@ def asks_for_images(subscribed: Sequence[Subscribed], images: Sequence[Image]) -
         built.setdefault(image.identity, []).append(image)
 
     asks = []
-    # notes in a subscription whether its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -127,7 +127,7 @@ def asks_for_all(subscribed: Sequence[Subscribed]) -> Matched:
     asks = []
     unusable = []
     problems = []
-    # notes in a subscription whether its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
@@ -172,7 +172,7 @@ def asks_by_hand(
     asks = []
     problems = []
     all_names: set[str] = set()
-    # notes in a subscription whether its values file is in another Application's folder
+    # marks a subscription if its values file is in another Application's folder
     neighbours = Neighbours(item.application for item in subscribed)
     for item in subscribed:
         for sub in item.subscriptions:
