@@ -38,7 +38,7 @@ class ShownDeployments:
         world: World,
         everyone: Iterable[Tracker],
     ) -> None:
-        """`everyone`: all Applications. An environment's name must be unique among them."""
+        """`everyone` contains all Applications. An environment's name must be unique among them."""
         self._source = source
         self._run = job.requests.run
         self._world = world
@@ -129,7 +129,7 @@ class ShownDeployments:
     def _end_deployment(self, key: str, deployment: Deployment, *, written: bool) -> bool:
         """Show an Application's deployment as ended, and return whether the forge now shows that.
 
-        `key` is the Application's. If this run has `written` the Application but not begun its
+        `key` is the Application's key. If this run has `written` the Application but not begun its
         deployment, begin it in its final state. If this run has not written the Application, look
         for a deployment that an earlier run has begun.
         """

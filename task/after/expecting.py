@@ -87,7 +87,7 @@ def _expected_image(decision: Decision, commit: str, repository: Repositories) -
 
 def _where_to_look(decision: Decision) -> tuple[str, str]:
     """Return where to look if the image is not running, such as "web.helm.image-tag (image.tag)" or
-    a file, and a question that says what to look for.
+    a file, and a question that points out what to look for.
     """
     sub = decision.subscription
     alias = f"{sub.entry.alias}." if sub.entry.alias else ""

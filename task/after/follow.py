@@ -46,7 +46,7 @@ class ReachedArgo(Protocol):
     log: Log
     kind: str  # the source of the Applications: "cluster", "argocd", or "" for anything else
     api: Callable[[], ApplicationApi]  # reads, patches, and refreshes single Applications
-    # the same for waiting, which repeats each request anyway
+    # the same, but for waiting, which repeats each request anyway
     patient: Callable[[], ApplicationApi]
     kubernetes: Callable[[], Kubernetes]
 
@@ -89,7 +89,7 @@ class Follow:
         self._ends = {}
         # Applications whose commit is on the branch that Argo CD deploys
         arrived = [item for item in landed if not item.request and item.arrives]
-        # of those, the ones that did not have the image before this run
+        # the ones among them that did not have the image before this run
         written = [item for item in arrived if item.written]
         if self._options.kubernetes_events and self._argo.kind == "cluster":
             self._with_problem_on_error(lambda: self._create_events(written), "warning")

@@ -254,7 +254,7 @@ def _rank(row: RolloutState) -> int:
 
 
 def _progress_bar(rows: Sequence[RolloutState], seconds: float, limit: float) -> Table:
-    """Return a bar with the number of completed rollouts, after `seconds` of `limit`."""
+    """Return a bar that shows the number of completed rollouts, after `seconds` of `limit`."""
     completed_rows = [row for row in rows if row.state == "synced-and-healthy"]
     completed = len(completed_rows)
     bar = ProgressBar(

@@ -261,7 +261,7 @@ def _affected_entries(
     entries: TrackedEntries,
     job: Job,
 ) -> Affected:
-    """Read the files of both sides, and return the entries whose version or name the change alters
+    """Read the files on both sides, and return the entries whose version or name the change alters
     (`touched`), and those that cannot be judged.
     """
     subs = entries.subscriptions
@@ -371,8 +371,8 @@ def _warnings_about_new_entries(pairs: Sequence[Pair], flaws: _Flaws) -> Iterato
     """Yield a warning for each error in the annotations of Applications that the change may add
     entries to. A broken new entry is not in `pairs`.
 
-    If all entries of an Application were in the base, its errors have broken those entries, which
-    have their own warnings.
+    Errors in an Application without new entries are left out, because they break entries that were
+    in the base, and those have their own warnings.
     """
     all_apps = {pair.effective.application.key for pair in pairs}
     apps_with_new_entries = {

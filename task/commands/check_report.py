@@ -68,7 +68,7 @@ def stopped(judged: Judged) -> Problem | None:
     if judged.overridden_by:  # a run writes and reports this version anyway
         return None
     trouble = judged.judged.trouble
-    if is_stopped:  # the run's exit code with this error is 5
+    if is_stopped:  # with this error, the run's exit code is 5
         hint = trouble.hint or STOPPED[judged.verdict]
         trouble = replace(trouble, hint=hint, exit=Exit.NOTHING_UPDATED)
     return Problem(

@@ -53,7 +53,7 @@ class Checked:
 
     @property
     def is_confirmed(self) -> bool:
-        """True unless the registry contradicts the event or did not respond about it."""
+        """True unless the registry contradicts the event or did not respond."""
         return self.refusal is None and self.error is None
 
 

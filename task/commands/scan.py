@@ -187,7 +187,7 @@ def _with_known_tag(ask: Ask, terms: Terms) -> Ask | None:
 
 
 def _minimum_age_of(policy: Policy, terms: Terms) -> int:
-    """Return the minimum age of a tag in seconds: the longest of the image's and the run's."""
+    """Return the minimum age of a tag in seconds: the longer of the image's and the run's."""
     return max(policy.minimum_age, terms.minimum_age)
 
 

@@ -478,7 +478,7 @@ def agreed_wording(from_options: Wording, subs: Sequence[Subscription]) -> Wordi
         from_options.author.email or from_config.author_email or AUTHOR.email,
     )
     template = from_options.template
-    if template is None:  # the config names the path of a template, which was already read
+    if template is None:  # the config names a template's path, and the file was already read
         template = from_options.templates.get(from_config.template or "")
 
     # a trailer on the command line replaces the config's trailer with the same key

@@ -277,7 +277,7 @@ def _decided_live(
     the signatures and other proofs of the build.
 
     `in_spec` is the image in the Application's spec. It is empty if the spec does not set the
-    image; then the current image is the one that is running.
+    image. In that case, the running image is the current one.
     """
     sub = ask.subscription
     terms = ask.terms(job.terms)

@@ -260,7 +260,7 @@ def read_list(text: str) -> WaitingList:
 
 def write_list(waiting_list: WaitingList) -> str:
     """Return a list of waiting builds as YAML. `read_list` reads it."""
-    # `vars`: the fields have the same names in the file
+    # `vars` works because the fields have the same names in the file
     releases = [{**vars(release), "hold": vars(release.hold)} for release in waiting_list.releases]
     declined_builds = [
         {
