@@ -485,7 +485,7 @@ def _verified_decisions(
     (signatures and provenance).
 
     If a decision refuses a version that another entry writes anyway, the decision says so. Only
-    entries that exist on both sides count as such writers.
+    entries that exist on both sides count as writers.
     """
     last_checks = LastChecks(world.registry, world.prove, world.always_prove)
     moves = verified([judgement.move for judgement in judgements], last_checks)

@@ -204,7 +204,7 @@ def _source_ranges(waiting_list: WaitingList, apps: Sequence[AppChanges]) -> lis
         is_shown = (build.application, build.alias, build.tag, build.digest) in shown_builds
         if not is_shown or build.rollback or old is None:
             continue
-        if old.version != build.base.version:  # the base had a different, unknown build
+        if old.version != build.base.version:  # the base had another build, of unknown commits
             continue
         ranges.append(SourceRange(build.image, old.build, build.build))
     return ranges

@@ -507,7 +507,7 @@ def _checked_alone(
 
     The rules are applied again. With `proves`, the signatures of the builds that pass are also
     verified again. Return the builds that may stay, what became of the others (their fates), and
-    warnings about builds that stay although they could not be checked.
+    warnings about builds that stay without having been checked.
     """
     fates = [fate_alone(scene.base, build, head) for build in waiting]
     verified_moves, problems = _with_proofs_checked(fates, scene, head, proves=proves)
