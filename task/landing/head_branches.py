@@ -477,7 +477,7 @@ def _read_head(
     )
     if waiting_list.arrived or not head.as_listed:
         return head
-    # An earlier run could not tell whether its commit had arrived. It has.
+    # An earlier run could not tell whether its commit had arrived. It had.
     return replace(head, waiting_list=replace(waiting_list, arrived=True, replaces=None))
 
 
@@ -545,7 +545,7 @@ def unnamed_heads(heads: Mapping[str, HeadBranch]) -> list[Problem]:
 def _heads_to_close(
     heads: Mapping[str, HeadBranch], batch: Batch, base: Snapshot, job: Job, world: World
 ) -> dict[str, HeadBranch]:
-    """Return the head branches whose pull request an earlier run tried to close but could not. No
+    """Return the head branches whose pull request an earlier run wanted to close but could not. No
     builds are waiting there.
 
     `heads` are the branches that have already been read. At most `MOST_CLOSED` are returned.
