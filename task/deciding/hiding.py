@@ -602,7 +602,7 @@ def _parameter_covers(parameter: Parameter, steps: Sequence[Segment], *, in_list
             return True  # the parameter replaces the list
         if parameter_step.brackets != step.brackets:
             return not is_list_item  # the parameter sets the whole list or a different item
-    return len(parameter_steps) <= len(steps)  # it sets the value or a parent, not something inside the value
+    return len(parameter_steps) <= len(steps)  # otherwise, it sets a part of the value
 
 
 def _in_values(value: Any, steps: Sequence[Segment]) -> bool:
