@@ -350,7 +350,7 @@ class Remember:
     memory: Memory | None = None  # the image's memory; None leaves it unchanged
     hold: Hold | None = None  # a new hold on all of the Application's images
     lifted: bool = False  # whether the hold on all of the Application's images ends
-    notes: bool = False  # whether this only records a failed version, which is no change for callers
+    notes: bool = False  # whether this only records a failed version; callers see no change
 
 
 @dataclass(frozen=True)
