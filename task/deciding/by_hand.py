@@ -283,7 +283,7 @@ def _unchanged_verdict(to: Reading, steps_requested: str) -> Verdict:
 
 
 def _rollback_verdict(destination: RollbackDestination, situation: Situation) -> Verdict:
-    """Return the verdict that writes a rollback's destination."""
+    """Return the verdict for writing a rollback's destination."""
     because = f"rolled back from {situation.current.version or 'nothing'}"
     if destination.doubt:
         because = f"{because}; not checked: {destination.reading.version} might not exist"
@@ -588,8 +588,8 @@ def _reading_of_version(version: str) -> Reading:
 
 
 def _doubt_about(to: str, why: str, versions_in_history: Sequence[str]) -> Trouble:
-    """Return the warning that the version `to` might not exist. `why` says why nobody knows whether
-    it exists.
+    """Return the warning that the version `to` might not exist. `why` says why that could not be
+    checked.
 
     `versions_in_history` are used to suggest corrections.
     """

@@ -488,10 +488,10 @@ def missing_places(
 ) -> tuple[Place, ...]:
     """Return the places (paths in Git) that must be read in addition to the target's.
 
-    For a kustomization, these are its overlays, which may hide the target. With `whole`, the result
-    has its whole tree even if it has no overlays, because `lint` looks for the image in the
-    manifests. If neither the target nor the Application's status has a version, the Application's
-    own sources are needed, too. These places may refer to other places.
+    For a kustomization, these are its overlays, which may hide the target. With `whole`, they
+    include the kustomization's whole tree even if there are no overlays, because `lint` looks for
+    the image in the manifests. If neither the target nor the Application's status has a version,
+    the Application's own sources are needed, too. These places may refer to other places.
     """
     try:
         kind = resolve(sub, snapshot)
@@ -647,8 +647,7 @@ RANK = {
 def _is_better(new: Move, old: Move, situation: Situation) -> bool:
     """Return whether a later offer's move (`new`) beats an earlier offer's move (`old`).
 
-    The better verdict wins. If the verdicts are the same, the later offer wins unless its build is
-    older.
+    The better verdict wins. If the verdicts are the same, the later offer wins, unless it is older.
     """
     new_rank = RANK.get(new.decision.verdict, 0)
     old_rank = RANK.get(old.decision.verdict, 0)
@@ -780,8 +779,8 @@ def edited_places(
     terms: Terms,
     digest: str = "",
 ) -> set[tuple[str, str]]:
-    """Return the (file, key) pairs that an update writes, such as `("values-prod.yaml",
-    "image.tag")`.
+    """Return the (file, key) pairs that an update writes, such as
+    `("values-prod.yaml", "image.tag")`.
 
     If `digest` is set, the update also writes a digest. The result is empty if the update cannot be
     written.

@@ -59,8 +59,7 @@ class _Merge:
     charts: tuple[_Layer, ...]  # the chart's own values, below everything else
     values: tuple[_Layer, ...]  # the Application's values, above the files
     parameters: tuple[_Layer, ...]  # above everything else
-    # if the written file belongs to a subchart: the keys above the subchart's values in all these
-    # layers
+    # if the written file belongs to a subchart: the keys under which all these layers configure it
     subchart_keys: tuple[str, ...] = ()
 
     def layers_after(self, path: str) -> tuple[_Layer, ...]:
@@ -135,7 +134,7 @@ def _refuse_hidden_values(files: Files, sub: Subscription, target: Target) -> No
     It is enough if one source uses the values.
     """
     if read_by_nobody(files, sub, "helmvalues"):
-        if sub.neighbour:  # another Application may read it: `file_cautions` warns
+        if sub.neighbour:  # another Application may read the file, so `file_cautions` only warns
             return
         raise _unread_file_error(sub)
 
@@ -349,7 +348,8 @@ def _no_effect(
 ) -> TargetError:
     """Return the error for a value at `steps` in the written file that a layer of values hides.
 
-    In the layer, the value is at `full_steps`, which include the keys above a subchart's values.
+    In the layer, the value is at `full_steps`, which begin with the subchart's keys if there is a
+    subchart.
     """
     message = f"{layer.name} sets {path_text(full_steps)}, and Helm uses that value"
     return TargetError(

@@ -53,7 +53,7 @@ class Promoted:
 
 @dataclass(frozen=True)
 class Terms:
-    """The settings for decisions from the command line."""
+    """The command-line settings for decisions."""
 
     allow_downgrade: bool = False
     carry: bool | None = None
@@ -71,13 +71,13 @@ class Terms:
 
 @dataclass(frozen=True)
 class Intent:
-    """A request that does not come from an event, but from a person or from a run whose rollout
-    failed ("undo").
+    """A request from a person or from a run whose rollout failed ("undo"), rather than from an
+    event.
     """
 
     verb: str  # "hold", "release", "rollback", "undo"
     hold: Hold | None = None  # None ends a hold (`release`) or sets none (`rollback --no-hold`)
-    # whether it is about all images of the Application, including future ones, or only some images
+    # whether this is about all images of the Application, including future ones, or single images
     whole: bool = True
     to: str = ""  # for a rollback: a tag, tag@digest, "previous", or "3-back"
     discard: bool = False  # for a release: drop the deferred build
@@ -88,7 +88,7 @@ class Intent:
 
 @dataclass(frozen=True)
 class Wording:
-    """The settings for commits from the command line.
+    """The command-line settings for commits.
 
     The repository's config decides the rest.
     """
@@ -107,7 +107,7 @@ class Wording:
 
 @dataclass(frozen=True)
 class Promotion:
-    """The settings for `promote` from the command line."""
+    """The command-line settings for `promote`."""
 
     sources: tuple[str, ...] = ()  # globs for `name` or `namespace/name`, like all patterns here
     targets: tuple[str, ...] = ()  # may contain a source's {namespace}, {name}, and {project}
@@ -120,7 +120,7 @@ class Promotion:
 
 @dataclass(frozen=True)
 class PullRequestOptions:
-    """The settings for pull requests from the command line.
+    """The command-line settings for pull requests.
 
     The repository's config decides the rest.
     """
@@ -245,7 +245,7 @@ class Job:
     comment: PlanComment | None = None
     deployed: DeployedSource | None = None  # --deployments
     events: tuple[Event, ...] = ()  # from registries and pipelines; `images` has their images
-    passed_over: int = 0  # events that are not a push of a tagged image
+    passed_over: int = 0  # the number of events that are not pushes of tagged images
     source_repository: str = ""  # the repository of the commits in the image labels of events
 
 

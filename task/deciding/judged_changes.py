@@ -262,8 +262,8 @@ def _is_at_or_below(path: str, changed_paths: Collection[str]) -> bool:
 
 
 def left_behind(pair: Pair, sides: Sides, terms: Terms) -> Touched | None:
-    """Return the version that a change writes to an entry's old place if it moves the entry's
-    target. Return None if it writes no version there, or the same version as at the new place.
+    """Return the version that a change writes to the old place of an entry whose target it moves.
+    Return None if it writes no version there, or the same version as at the new place.
 
     This version is judged by the base's annotations. Otherwise, a change could move the target and
     write anything to the old place, which Argo CD may still apply.
@@ -845,8 +845,8 @@ def _doubt_about_existence(
 def _loosened_rule_warnings(touched: Touched, image: Image) -> tuple[Problem, ...]:
     """Return a warning if the change loosens the annotations for the image that it writes.
 
-    It does so if the annotations in the base refuse the image or have a requirement that the change
-    drops. Otherwise, return no warning.
+    It loosens them if the annotations in the base refuse the image or have a requirement that the
+    change drops. Otherwise, return no warning.
     """
     before = touched.pair.before
     after = touched.pair.after

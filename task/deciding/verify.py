@@ -74,8 +74,8 @@ def signed_for_argo(
     wanted: Callable[[Subscription], Sequence[str]],
     keys: Callable[[], Sequence[str]],
 ) -> list[Move]:
-    """Return the moves, but replace each one whose commit Argo CD would not sync because of its
-    signature with an error.
+    """Return the moves, checked against the signatures that Argo CD requires. If Argo CD would not
+    sync a move's commit because of its signature, the move becomes an error.
 
     Such a commit at the tip of the branch would block every Application in the project. The commits
     of pull requests do not matter, because Argo CD does not see them.

@@ -181,8 +181,8 @@ def _versions_beside_the_name(mapping: Node, image: Image) -> Iterator[Node]:
 
 def _stems(pattern: re.Pattern[str], key: str) -> set[str]:
     """Return the part of a key before the pattern's ending, with and without "image". For example,
-    the parts of `workerimagetag` are "workerimage" and "worker". If the key does not match, return
-    an empty set.
+    `workerimagetag` has the stems "workerimage" and "worker". If the key does not match, return an
+    empty set.
     """
     match = pattern.fullmatch(key)
     return {match[1], match[1].removesuffix("image")} if match else set()

@@ -28,11 +28,11 @@ _LFS = "version https://git-lfs.github.com/spec/"
 
 
 def chosen(files: Files, target: Target) -> str:
-    """Return the path to write: the first path that exists, starting with the target's own path and
-    then its alternative spellings, or else the target's own path.
+    """Return the path to write: the first existing one of the target's own path and its alternative
+    spellings, else its own path.
 
-    AIU may have written the alternative, which differs in whether it has the namespace (AIU issues
-    963 and 1343).
+    AIU may have written the other spelling, with or without the namespace (AIU issues 963 and
+    1343).
     """
     for path in (target.path, *target.fallbacks):
         if path in files:

@@ -287,7 +287,8 @@ def beside(files: Files, target: Target) -> tuple[tuple[str, tuple[str, ...]], .
             mapping, missing = locate(tree, root, steps)  # `missing` are the path's last steps
             if missing and mapping.kind == "mapping":
                 existing_steps = steps[: len(steps) - len(missing)]
-                # Between these two is the first step that the file lacks, which may be misspelled.
+                # The step between `existing_steps` and `later_steps` is the first one that the file
+                # lacks. It may be misspelled.
                 later_steps = steps[len(existing_steps) + 1 :]
                 siblings = _siblings(tree, root, mapping, existing_steps, later_steps)
                 missing_keys.append((key, siblings))
@@ -623,7 +624,7 @@ def _digests_in_layer(layer: _ValuesLayer, steps: tuple[Segment, ...]) -> Mappin
         return {}
     digests: dict[str, _Digest] = {}
     # Look next to each step on the way to the tag.
-    mapping: Node | None = tree.root  # has the step, and the keys next to it
+    mapping: Node | None = tree.root  # contains the step and the keys next to it
     for level in range(layer.missing_steps, len(steps)):
         if mapping is None or mapping.kind != "mapping":
             break
@@ -665,7 +666,7 @@ def _is_digest_key(
 
     Charts call such a key `digest` or `imageSha` next to `tag`, `webDigest` next to `webTag`, or
     `imageDigest` next to `image`. Directly next to the tag, any other key with a digest also
-    counts, unless one of its `siblings` is the digest's own tag. An empty string also counts,
+    counts, unless that key has its own tag among its `siblings`. An empty string also counts,
     because it overrides a digest.
     """
     bare_name = _bare_name(name)

@@ -105,7 +105,7 @@ def _accept_unchanged(old: Node, new: Node) -> Pairs | None:
 
 
 def _paired(old: Sequence[Node], new: Sequence[Node]) -> Pairs | None:
-    """Return the pairs of old and new nodes, or None if there are more of one than of the other."""
+    """Return the pairs of old and new nodes, or None if the two counts differ."""
     return zip(old, new, strict=True) if len(old) == len(new) else None
 
 
@@ -365,8 +365,8 @@ def _with_block_entries(tree: Tree, node: Node, more: More) -> Tree:
         lines = eol(text) + _lines(tree, more, indent, width)
         return checked(tree, [Splice(end, end, lines)], {id(node): accept_new_entries(more)})
     except TargetError:
-        # No line can follow some last entries, such as a block scalar at the end of the file.
-        # Insert the lines before such an entry.
+        # New lines cannot follow some last entries, such as a block scalar at the end of the file.
+        # Insert them before the last entry.
         last_entry = node.children[-2] if node.kind == "mapping" else node.children[-1]
         start = line_start(text, last_entry.start)
         lines = _lines(tree, more, indent) + eol(text)
@@ -715,8 +715,8 @@ def _nested_blocks(tree: Tree) -> Iterator[tuple[Node, Node]]:
 
 
 def dash_width(text: str, sequence: Node) -> int:
-    """Return the number of columns from the last dash of a block sequence to its item: 2 for `-
-    item`, and also if the gap is unusual.
+    """Return the number of columns from the last dash of a block sequence to its item: 2 for
+    `- item`, and also if the gap is unusual.
     """
     item = sequence.children[-1].start
     width = item - line_start(text, item) - column(text, sequence)

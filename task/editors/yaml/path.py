@@ -76,7 +76,7 @@ def find(tree: Tree, root: Node, path: Sequence[Segment], *, merges: bool = True
     twice.
     """
     nodes = find_all(tree, root, path, merges=merges)
-    # If there are several nodes, that of a key with brackets in its name comes last and wins.
+    # If there are several nodes, the one for a key with brackets in its name comes last and wins.
     return resolved(nodes[-1]) if nodes else None
 
 
@@ -213,7 +213,8 @@ class _Mappings:
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
-        # These two are caches. by the mapping's id and the key: the value that Helm reads
+        # These two are caches.
+        # by the mapping's id and the key: the value that Helm reads
         self._values: dict[tuple[int, str], Node | None] = {}
         # by the mapping's id, and then by the key: each key node with its value
         self._keys: dict[int, dict[str, list[tuple[Node, Node]]]] = {}
@@ -391,8 +392,8 @@ def _item_number(sequence: Node, item_node: Node) -> int:
 
 
 def _segments(path: Sequence[str | int]) -> tuple[Segment, ...]:
-    """Return the steps of a path that consists of keys and list indices: `a[0]` and `b` for ("a",
-    0, "b").
+    """Return the steps of a path of keys and list indices: for ("a", 0, "b"), these are `a[0]` and
+    `b`.
 
     An index without a key before it is skipped.
     """
