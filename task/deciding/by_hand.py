@@ -537,7 +537,8 @@ def _destination_from_registry(
     situation: Situation,
     versions_in_history: Sequence[str],
 ) -> RollbackDestination:
-    """Return the version in `--to`, which is not in Git's history, as the destination.
+    """Return the version in `--to` as the destination of a rollback. Git's history does not have
+    it.
 
     If the registry cannot be queried, the destination carries a warning (`doubt`). Raises
     `UsageError` if the registry does not have the version. `versions_in_history` are used to

@@ -203,7 +203,7 @@ def _hidden_by_layer(
 
 
 def _topmost_that_sets(layers: Sequence[_Layer], steps: Sequence[Segment]) -> _Layer:
-    """Return the last layer that sets the value at these steps (keys, one inside the other).
+    """Return the last layer that sets the value at these steps (nested keys).
 
     If none of them does, the chart itself hides the value, which only `helm template` shows. In
     that case, return a placeholder for the message.
@@ -221,8 +221,8 @@ def _is_visible(merge: _Merge, path: str, steps: Sequence[Segment]) -> bool:
     """Return whether Helm uses the value at `steps` in the written file, whose path is `path`.
 
     To find out, merge the layers of values as Helm does, with a probe (a text that no file has) as
-    the written value, and check whether the result contains the probe. `steps` are keys, one inside
-    the other, such as `image` and `tag`.
+    the written value, and check whether the result contains the probe. `steps` are nested keys,
+    such as `image` and `tag`.
     """
     full_steps = (*map(Segment, merge.subchart_keys), *steps)  # in the parent chart's values
     is_values_file = path in {layer.path for layer in merge.files}
@@ -261,7 +261,7 @@ def _merged_with_probe(merge: _Merge, path: str, keys: Sequence[str]) -> Any:
         return _probe_at(keys) if layer.path == path else _only_at(layer.values, keys)
 
     merged: Any = {}
-    for layer in (*merge.files, *merge.values):  # a later one wins
+    for layer in (*merge.files, *merge.values):  # later layers win
         merged = _merged_over(merged, values_of(layer))
     for chart in merge.charts:  # a chart's values are used only where the others have none
         merged = _with_defaults(merged, values_of(chart))
@@ -577,8 +577,8 @@ def _spec_layer(
 
 
 def _sets(layer: _Layer, steps: Sequence[Segment]) -> bool:
-    """Return whether a layer sets the value at these steps (keys, one inside the other), or
-    replaces a parent of that value.
+    """Return whether a layer sets the value at these steps (nested keys), or replaces a parent of
+    that value.
     """
     for parameter in layer.parameters:
         if _parameter_covers(parameter, steps, in_list=False):

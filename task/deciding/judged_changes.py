@@ -536,7 +536,7 @@ def is_rollback(version: Version) -> bool:
 
 
 def versions(touched: Touched, sides: Sides, now: str) -> list[Version]:
-    """Return the versions that the change writes. Raises `TargetError` like `memories_of`."""
+    """Return the versions that the change writes. Raises the same errors as `memories_of`."""
     memories = memories_of(touched, sides, now)
     return [Version(touched, image, memories) for image in candidates(touched)]
 
@@ -886,7 +886,7 @@ def _dropped_requirements(before: Subscription, after: Subscription) -> list[str
     return dropped
 
 
-_MOST_ANNOTATIONS = 5  # named in one warning
+_MOST_ANNOTATIONS = 5  # how many to name in one warning
 
 
 def _changed_annotations(before: Subscription, after: Subscription) -> list[str]:

@@ -151,7 +151,7 @@ def _list_in_source(source: Mapping[str, Any], section: Section) -> Sequence[Any
 
 
 def _as_override_file(raw: Sequence[Any], section: Section) -> tuple[Files, tuple[int, ...]]:
-    """Return the equivalent override file, and for each of its elements, its position in `raw`.
+    """Return the equivalent override file, and the position in `raw` of each of its elements.
 
     Elements of the wrong type are not in the file. If no elements are left, there is no file.
     """

@@ -190,7 +190,7 @@ def read_lower_layer(
     """
     path, tree = load(files, target, section)
     has_list = _section_list(tree, section) is not None
-    origin_comments = set()  # of the copies in the override file
+    origin_comments = set()  # the comments of the copies in the override file
     for element in elements(tree, section):
         match = origin_comment(tree, element)
         if match:
