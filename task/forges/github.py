@@ -580,7 +580,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize GitHub by its response headers, which it sends even with the 401 of private mode."""
+    """Recognize GitHub by its response headers, which it sends even for a 401 in private mode."""
     return "installed_version" in answer.mapping() or "X-GitHub-Request-Id" in answer.headers
 
 

@@ -632,7 +632,7 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
 
 def _is_it(answer: Response) -> bool:
-    """Recognize GitLab by its error message, because it shows its version only to logged-in users."""
+    """Recognize GitLab by its error message: it shows its version only to logged-in users."""
     data = answer.mapping()
     if answer.status == 401:
         return data.get("message") == "401 Unauthorized" or "X-Gitlab-Meta" in answer.headers

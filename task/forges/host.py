@@ -281,7 +281,7 @@ class Host(Connected):
 
 
 class Overtaken(Exception):
-    """The request has changed since it was read, so it has to be read again. Never leaves `Host`."""
+    """The request has changed since it was read, so it must be read again. Never leaves `Host`."""
 
 
 class AlreadyThere(Exception):
