@@ -399,7 +399,7 @@ class GitLab(Host):
         """
 
         def join(**options: bool) -> Response:
-            """Ask GitLab to add the commit to the train, now or (depending on the options) later."""
+            """Ask GitLab to add the commit to the train, now or (depending on `options`) later."""
             return self._client.ask(
                 "POST",
                 f"{self._path}/merge_trains/merge_requests/{pull['iid']}",

@@ -148,7 +148,7 @@ class Git:
         self.stall = stall  # seconds without a byte before a transfer is stopped
         self.bounds = bounds  # limits on the resources that a server may use
         self._process_limits = bounds.limits()
-        self.patience = patience  # seconds of retries after the server broke off
+        self.patience = patience  # how many seconds to retry after the server broke off
         self._rewrites = tuple(rewrites)
         self.log = log
 

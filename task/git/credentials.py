@@ -58,7 +58,7 @@ class Credentials:
     # (private folder) → git's settings for the server
     pairs: Callable[[str], list[tuple[str, str]]] | None = None
     variables: tuple[tuple[str, str], ...] = ()  # variables for git's environment
-    # use no other credentials, because the owner may set a proxy and turn off certificate checks
+    # send no other credentials, because the owner may read the traffic through an unverified proxy
     alone: bool = False
     only: str = ""  # the only repository that these are for, even if a login also matches others
 
