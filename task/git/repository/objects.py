@@ -20,9 +20,7 @@ from task.timestamps import of_unix
 
 LARGEST = 10_000_000  # bytes; nobody writes larger files by hand
 TOGETHER = 512_000_000  # bytes to read together
-_REQUESTS_AT_ONCE = (
-    500  # as many requests as fit into a pipe, so that neither side blocks the other
-)
+_REQUESTS_AT_ONCE = 500  # few enough to fit in a pipe, so that neither side blocks the other
 
 
 class MissingObjectError(UnreachableError):

@@ -126,9 +126,7 @@ class Remote:
         self._filter = _SMALL if files else _PARTIAL  # coarser if the server rejects it
         if cache_dir:
             self._set_up_cache(cache_dir, url)
-        self._shallow = (
-            True  # whether to fetch only some commits; false once the server rejects that
-        )
+        self._shallow = True  # whether to fetch only some commits; False once the server refuses
         self._size = 0  # bytes of packs in the folder
         self.objects = Objects(git, self._folder)
 
