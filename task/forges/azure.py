@@ -50,7 +50,9 @@ _NOT_NOW = (400, 403, 409)  # statuses of a request that is no longer open
 
 
 class AzureClient(Client):
-    """Adds the API version to each request, and recognizes Azure's sign-in page."""
+    """A client for Azure's API that adds the API version to each request, and recognizes the
+    sign-in page.
+    """
 
     repository = "/{1}/_apis/git/repositories/{2}"
     page = ("webUrl",)
@@ -84,7 +86,7 @@ class AzureClient(Client):
             self.version = supported[1].decode() if supported else "6.0"  # as of Server 2020
             answer = self._ask_with_version(method, path, what, more)
 
-        # a status of 400 may have meant an unsupported version, so it is raised only now
+        # a 400 could have meant an unsupported version, so raise it only now
         expected_statuses = more.get("expected", ())
         if answer.status == _REFUSED and _REFUSED not in expected_statuses:
             raise self.error_for(answer, what)
@@ -395,7 +397,8 @@ class Azure(Host):
         policies = self._policies(dig(pull, "repository", "id"), proposal.base)
         options: dict[str, Any] = {"deleteSourceBranch": self.ours_to_delete(proposal)}
 
-        # Azure also waits for optional policies, which may never be met, unless they are listed.
+        # Azure also waits for optional policies, which may never be met, unless they are listed
+        # here.
         optional = [policy.get("id") for policy in policies if policy.get("isBlocking") is False]
         optional_ids = [policy_id for policy_id in optional if type(policy_id) is int]  # not bool
         if optional_ids:
@@ -562,13 +565,13 @@ def _place(remote: RemoteUrl, root: str) -> ForgeAddress:
 
     # https://acme.visualstudio.com/DefaultCollection/project/_git/repository
     if remote.host.endswith(".visualstudio.com"):
-        root = "https://dev.azure.com"  # this host is the older form of the URL
+        root = "https://dev.azure.com"  # an older form of dev.azure.com URLs
         organization = remote.host.partition(".")[0]
         folders = [part for part in before_git if part.lower() != "defaultcollection"]
         before_git = [organization, *folders]
     if not before_git:
         raise error
-    if len(before_git) == 1:  # the URL omits a project of the same name
+    if len(before_git) == 1:  # the URL omits the project if it has the same name
         before_git.append(repository)
 
     *server_path, organization, project = before_git

@@ -292,7 +292,7 @@ class BitbucketDataCenter(Host):
         Raises `ForgeError` before version 8.15: an older Bitbucket ignores `autoMerge`, and would
         merge without waiting for checks.
         """
-        self._check_auto_merge_version()  # called only for its error
+        self._check_auto_merge_version()  # called only for the error that it raises
         version = {"version": pull.get("version")}  # Bitbucket rejects an outdated version
         what = "request auto-merge"
         answer = self._client.ask(

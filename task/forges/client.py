@@ -1,5 +1,5 @@
-"""A client for the API of a forge (a Git host such as GitHub): a repository's address, requests,
-and the meaning of errors.
+"""A client for the API of a forge (a Git host such as GitHub): repository addresses, requests, and
+errors.
 
 An error response becomes one of our errors, with the forge's message but without secrets.
 """
@@ -130,11 +130,11 @@ class Client:
 
     def __init__(self, reach: Reach, needs: str, stays: str = STAYS) -> None:
         """`needs` and `stays` are parts of error messages: the permission that a token needs, and
-        what stays done despite a failure.
+        what is kept despite a failure.
         """
         self.reach = reach
         self.path = self.path_of(reach.place.project)
-        self.moved_to = ""  # the repository's page, if the forge reports that it was renamed
+        self.moved_to = ""  # the renamed repository's page, if the forge reports a rename
         self._needs = needs
         self._stays = stays
         # the original and the current prefix of the repository's addresses
@@ -174,7 +174,7 @@ class Client:
 
         For a status of 300 or above that is not in `expected`, raise the error from `error_for`.
         """
-        shutdown.check()  # raises if the run has to stop
+        shutdown.check()  # raises an error if the run has to stop
         answer = self._ask_patiently(
             method,
             path,
@@ -278,7 +278,7 @@ class Client:
 
     @cached_property
     def me(self) -> str:
-        """The id of the token's owner. Used only for Gitea and GitLab, which serve this address."""
+        """The id of the token's owner. Used only for Gitea and GitLab, which have this endpoint."""
         return dig(self.json("GET", "/user", "look up the API token's owner"), "id")
 
     def close(self) -> None:
@@ -376,7 +376,7 @@ class Client:
 def no_response_error(error: NoAnswerError, what: str, stays: str = STAYS) -> TaskError:
     """Return the error for a request without a response.
 
-    `what` completes the sentence "could not …". `stays` says what stays done despite the failure.
+    `what` completes the sentence "could not …". `stays` says what is kept despite the failure.
     """
     if error.kind == "tls":
         hint = "pass its certificate authority: --ca-file FILE"

@@ -27,7 +27,7 @@ from task.urls import path_part
 # Title prefixes of drafts. The first two are the defaults; an instance may be configured to use the
 # others.
 DRAFTS = ("WIP:", "[WIP]", "Draft:", "[Draft]")
-COLOR = "#5b6b7b"  # of labels that we create
+COLOR = "#5b6b7b"  # the color of labels that we create
 _PAGE = 20
 _PAGES = 25  # in a list, a request takes about 12 KB, because it includes both repositories
 _LABEL_PAGE = 50
@@ -380,8 +380,8 @@ class Gitea(Host):
             notes.add(f"assignee {name}: {error.message}", "assignee", name)
 
     def _ask_reviewers(self, pull: Mapping[str, Any], names: Iterable[str], notes: Notes) -> None:
-        """Request reviews of a pull request from those people and teams (`organization/team`) who
-        are not requested yet. Those whom Gitea rejects become notes.
+        """Request reviews of a pull request from the people and teams (`organization/team`) that
+        have not been asked yet. Those that Gitea rejects become notes.
         """
         path = f"{self._path}/pulls/{pull['number']}/requested_reviewers"
         # people, and teams without their organization
@@ -389,7 +389,7 @@ class Gitea(Host):
         already_asked += [team["name"] for team in pull.get("requested_reviewers_teams") or ()]
 
         def ask(reviewers: list[str]) -> None:
-            """Request reviews from these people and teams in one query."""
+            """Request reviews from these people and teams with a single HTTP request."""
             body: dict[str, list[str]] = {}
             people = [name for name in reviewers if "/" not in name]
             if people:

@@ -314,8 +314,8 @@ class GitHub(Host):
         return head_repository in (f"{self._owner}/{self._repo}".lower(), base_repository)
 
     def _open(self, proposal: Proposal, what: str, *, draft: bool) -> Response:
-        """Send the request that opens a pull request, and return the response. A status of 422 is
-        returned, not raised.
+        """Send the HTTP request that opens a pull request, and return the response. A status of 422
+        is returned, not raised.
         """
         return self._client.ask(
             "POST",
@@ -332,8 +332,8 @@ class GitHub(Host):
         )
 
     def _ask_reviewers(self, pull: Mapping[str, Any], proposal: Proposal, notes: Notes) -> None:
-        """Request reviews from the proposal's people and teams (`organization/team`) who are not
-        requested yet. Those whom GitHub rejects become notes.
+        """Request reviews from the proposal's people and teams (`organization/team`) that have not
+        been asked yet. Those that GitHub rejects become notes.
         """
         people = [name for name in proposal.reviewers if "/" not in name]
         # team name without the organization, as GitHub expects it → with it, as the user wrote it

@@ -179,8 +179,8 @@ class GitHubCommits(Connected):
     def _graphql(self, query: str, what: str, **variables: Any) -> Mapping[str, Any]:
         """Send a GraphQL query with these variables, and return the data in the response.
 
-        Raises an error if the response contains errors. (It then also has status 200.) `what`
-        completes the sentence "could not …".
+        Raises an error if the response contains errors. (Such a response also has status 200.)
+        `what` completes the sentence "could not …".
         """
         body = {"query": query, "variables": variables}
         answer = self._ask("POST", graphql(self.place.api), what, json=body)
@@ -282,7 +282,7 @@ class GitHubCommits(Connected):
 class CommittedByApi(BareRepository):
     """Like `BareRepository`, but `land` commits through an API, which is opened on first use.
 
-    `check` raises an error if the API cannot commit to this repository. It does not need a token.
+    `check` raises an error if the API cannot commit to this repository, and does not need a token.
     """
 
     through: ClassVar[Through] = "github"
@@ -307,7 +307,7 @@ class CommittedByApi(BareRepository):
         """
         predicted = super().predict(change)
         if predicted.pushed:
-            self._check()  # called only for its error
+            self._check()  # called only for the error that it raises
         return predicted
 
     @property

@@ -395,7 +395,7 @@ class GitLab(Host):
         """Have GitLab add exactly this commit to its target branch's merge train (a queue in which
         it merges requests) once the checks pass. If GitLab refuses, the reason becomes a note.
 
-        The usual address for a merge, `PUT …/merge`, would bypass the train.
+        The usual endpoint for a merge, `PUT …/merge`, would bypass the train.
         """
 
         def join(**options: bool) -> Response:

@@ -61,10 +61,10 @@ class ForgeKind:
     place: Callable[[RemoteUrl, str], ForgeAddress]
     aliases: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()  # the forge's public hosts
-    host_ends: tuple[str, ...] = ()  # the ends of the names of its other public hosts
+    host_ends: tuple[str, ...] = ()  # suffixes of the names of its other public hosts
     # words in the names of hosts that run it: gitlab.example.com, my-gitea.example.com
     words: tuple[str, ...] = ()
-    # An address below its root that does not require authentication, and a test for whether the
+    # A path below the root that does not require authentication, and a test for whether the
     # response is from this kind of forge.
     question: tuple[str, Callable[[Response], bool]] | None = None
     # {0} is the repository's page, {1} the base branch, {2} the head branch.
@@ -80,7 +80,7 @@ class Connected(ABC):
 
     connect: ClassVar[type[Client]]
     needs: ClassVar[str]  # the permission, as a hint for people
-    stays: ClassVar[str] = STAYS  # what stays done despite a failed request
+    stays: ClassVar[str] = STAYS  # what is kept despite a failed request
 
     def __init__(self, reach: Reach) -> None:
         """Create a client for the repository in `reach`. No server is contacted yet."""
@@ -114,7 +114,7 @@ class Connected(ABC):
 
 class Host(Connected):
     """A repository's pull requests (here: requests). `pull` is always the forge's own JSON data
-    about a request, and `Proposed` is the same in our format.
+    about a request, and a `Proposed` is the request in our format.
     """
 
     # Unsupported fields of a `Proposal` ("labels", "assignees", "auto_merge"), each with a sentence
@@ -194,7 +194,7 @@ class Host(Connected):
         """Return whether, according to the forge's branch rules, users other than this one may push
         a branch with that name.
 
-        Raises the client's errors, such as when this user is not allowed to read the rules.
+        Raises the client's errors, for example if this user is not allowed to read the rules.
         """
         with self.understood():
             return self.others_may_push(name)
@@ -606,7 +606,7 @@ class Notes:
 def missing(wanted: Iterable[str], have: Iterable[str]) -> list[str]:
     """Return the `wanted` names that are not in `have`, in order and without duplicates.
 
-    The names are of labels or users, and are compared case-insensitively.
+    The names of labels or users are compared case-insensitively.
     """
     seen_names = {name.lower() for name in have}
     missing_names = []

@@ -65,7 +65,7 @@ class Forges:
         Raises `ForgeError` if a URL is not a repository on a forge (the message starts with
         `fails`), and the errors of `probe`.
         """
-        # called only for its error: an unreadable token is an error for every repository
+        # called only for the error that it raises: an unreadable token affects every repository
         self._tokens()
 
         push_url = self._push_url(repo)
@@ -92,7 +92,7 @@ class Forges:
         No server is contacted.
         """
         if not _is_on_host(self._push_url(repo)) and not _is_on_host(repo):
-            self.place(repo)  # called only for its error
+            self.place(repo)  # called only for the error that it raises
 
     def compare(self, repo: str, base: str, head: str) -> tuple[str, str]:
         """Return the kind of forge, such as `github`, and the URL of the page that compares the

@@ -76,7 +76,7 @@ class Tokens:
         """Return the token for the API of the repository at that address: the one set by the user,
         else Git's credentials, else the CI job's own token.
 
-        `what` is the action that requires it. Raises `CredentialsError` if there is none.
+        `what` is the action that requires the token. Raises `CredentialsError` if there is none.
         """
         if self._secret and self._in_scope(place):
             return ForgeToken(self._secret, self._user)

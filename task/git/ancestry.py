@@ -59,9 +59,10 @@ class Lineage:
     def order(self, repository: str, old: str, new: str) -> Kin:
         """Return how the commit `new` relates to the commit `old` in a repository.
 
-        It is "newer" if it descends from `old`, "older" if it is an ancestor, "same", or
-        "unrelated". If that cannot be determined, for example because the server does not respond,
-        the result is "unknown" with the reason, and no error is raised. Ids may be abbreviated.
+        The result is "newer" if `new` descends from `old`, "older" if it is an ancestor of `old`,
+        "same", or "unrelated". If that cannot be determined, for example because the server does
+        not respond, the result is "unknown" with the reason, and no error is raised. Ids may be
+        abbreviated.
         """
         old = old.strip().lower()
         new = new.strip().lower()

@@ -122,7 +122,7 @@ class Talk:
 class Git:
     """Runs all git commands in the same way.
 
-    A run has one for each set of credentials, and several threads may share it.
+    A run has one instance for each set of credentials, and several threads may share it.
     """
 
     def __init__(  # noqa: PLR0913 - all that a git process depends on
@@ -495,8 +495,8 @@ class Git:
             return Talk(open(request_end, "wb"), open(response_end, "rb"), running)
 
     def failure(self, repo: str, messages: str, subject: str) -> TaskError:
-        """Return the error that git's `messages` mean for the repository `repo`. The hint may
-        depend on the configured credentials. `subject` is the repository in the error.
+        """Return the error for git's `messages` about the repository `repo`. The hint may depend on
+        the configured credentials. `subject` names the repository in the error.
         """
         address = self._address(repo)
         credentials = self._access.given
@@ -635,7 +635,7 @@ def _killed(argv: Sequence[str], program: str, number: int) -> TaskError:
 def _explain_open_files() -> Iterator[None]:
     """Turn the error about too many open files in this block into our own error.
 
-    For a moment, starting a process takes a dozen of them.
+    Starting a process briefly takes a dozen open files.
     """
     try:
         yield
@@ -649,8 +649,8 @@ def _explain_open_files() -> Iterator[None]:
 def _unnamed_file(folder: str) -> IO[bytes]:
     """Open an empty file without a name, so that nothing is left behind.
 
-    It uses space in this folder only on systems without memory files. Raises `ExhaustedError` or
-    `UnreachableError` if it cannot be created.
+    The file uses space in this folder only on systems without memory files. Raises `ExhaustedError`
+    or `UnreachableError` if it cannot be created.
     """
     try:
         if hasattr(os, "memfd_create"):

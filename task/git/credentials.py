@@ -50,8 +50,8 @@ class Credentials:
 
     logins: tuple[Login, ...] = ()
     spare: tuple[Login, ...] = ()  # the CI system's own token, used if no other credentials are set
-    app: Callable[[str], Login] | None = None  # CA file → its token
-    app_server: str = ""  # the server that this token is for
+    app: Callable[[str], Login] | None = None  # CA file → the login with the App's token
+    app_server: str = ""  # the server that the App's token is for
     ssh: SshFiles | None = None
     certificates: str = ""
     config_file: str = ""  # a `.gitconfig` that came with `--basic-auth-directory`
@@ -113,7 +113,7 @@ class Access:
     def environment(self) -> dict[str, str]:
         """Return the variables that git needs besides logins: the configured ones, the file with
         the trusted certificate authorities, and, if only our credentials may be used (`alone`), a
-        home without any others.
+        home without any other credentials.
         """
         env = dict(self.given.variables)
         with self._lock:
@@ -158,8 +158,8 @@ class Access:
             self._app_login = self._pairs = None
 
     def _ca_bundle(self) -> str:
-        """Return the path of a file with the configured certificate authorities and the machine's,
-        because a run may contact servers of both kinds. Return "" if none are configured.
+        """Return the path of a file with the configured certificate authorities and the machine's
+        own, because a run may contact servers of both kinds. Return "" if none are configured.
         """
         if not self.given.certificates:
             return ""

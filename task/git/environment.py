@@ -74,14 +74,14 @@ def clean_environment(environ: Mapping[str, str], protocols: frozenset[str]) -> 
     """Return the variables that git needs from the machine's environment, and our own. Git may use
     only the `protocols`.
 
-    They do not make git read the user's or the system's configuration. Settings about servers are
-    passed only with transfers (`login_environment`), because they may contain a token, which hooks
-    and signing programs do not need.
+    With these variables, git does not read the user's or the system's configuration. Settings about
+    servers are passed only with transfers (`login_environment`), because they may contain a token,
+    which hooks and signing programs do not need.
     """
     server_variables = {}
     for name in _KEPT_VARIABLES:
         value = environ.get(name, "")
-        # An empty variable counts as unset, but an empty GIT_SSL_CAINFO is an error for git.
+        # Treat an empty variable as unset: for git, an empty GIT_SSL_CAINFO is an error.
         if value.strip():
             server_variables[name] = value
     return {

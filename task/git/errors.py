@@ -277,7 +277,7 @@ _PROTECTED = _any(
     "not allowed to push",
 )  # fmt: skip
 _UNKNOWN = _any("remote failure", "remote failed to report")
-# A server hook could not reach a different part of the server. Nobody has set a rule here.
+# A server hook could not reach a different part of the server. That is a failure, not a rule.
 _UNWELL = _any(
     "internal api (?:unreachable|error)", "api is not accessible", r"gitlab: 5\d\d", "internal server error",
     "unable to contact (?:gitea|forgejo)", "context deadline exceeded",
@@ -321,7 +321,7 @@ def failure(
     proxied: bool = False,
 ) -> TaskError:
     """Return the error for git's output (`stderr`) when git could not reach or read a repository.
-    `subject` is the repository in the error.
+    `subject` names the repository in the error.
 
     `scopes`: the URL prefixes of the configured credentials. `token`: the token sent to the server
     at `host`. `proxied`: whether the environment sets a proxy.
@@ -410,7 +410,7 @@ def refusal(
     if _is_race(reason, stderr, forced=forced):
         return Outpaced(f"{subject}: {reason}")
 
-    # The server has rejected the push. Forges do so in a hook, even if a part of the forge is down.
+    # The server has rejected the push. Forges do so in a hook, even if part of the forge is down.
     was_declined_by_hook = "hook declined" in reason
     if was_declined_by_hook and _has_words(stderr, _GITEA_WITHOUT_WORDS):
         hint = (

@@ -14,7 +14,7 @@ from task.errors import Malformed
 from task.secret import Secret
 from task.urls import as_ssh_url, split, without_login
 
-# Hosts for SSH on the https port, and Azure's own names, with the hosts of the forges' web pages.
+# Hosts for SSH over the https port, and Azure's own names → the host of the web pages.
 OTHER_HOSTS = {
     "ssh.github.com": "github.com",
     "altssh.gitlab.com": "gitlab.com",
@@ -43,7 +43,7 @@ def remote_of(url: str) -> RemoteUrl:
     The URL may be https, http, ssh, or `user@host:path`. Raises `Malformed` for any other URL, for
     a local path, and for a URL whose path is not a repository's.
     """
-    if "\\" in url:  # programs disagree about such URLs
+    if "\\" in url:  # programs parse such URLs differently
         raise Malformed(
             "the repository URL contains a backslash", "use https://host/owner/repository"
         )
@@ -102,8 +102,8 @@ SERVERS = {
 
 
 def wrong_issuer(token: Secret, server: str, software: str) -> str:
-    """Return a sentence if the token was issued by a different kind of Git host than the server's,
-    else "". `software` is what the server runs, or "" if unknown.
+    """Return a sentence that says so if the token was issued by a different kind of Git host than
+    this server, else "". `software` is what the server runs, or "" if unknown.
 
     Bitbucket Cloud no longer issues app passwords, so an app password does not match any server.
     """

@@ -16,7 +16,7 @@ from task.urls import login_of, normal_url, split, without_login
 
 PREFIX = "image-update"  # the prefix of our own branches, unless the config sets a different prefix
 OURS = f"{PREFIX}/"  # the prefix of head branches
-BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit: its base branch
+BASE_TRAILER = "Image-Update-Base"  # in a memory branch's commit, names the base branch
 MEMORY = f"{PREFIX}-memory/"  # the prefix of memory branches
 _TRANSPORTS = {"git+ssh": "ssh", "ssh+git": "ssh"}
 _USE = "use https://host/path or ssh://host/path"

@@ -416,7 +416,7 @@ class BareRepository:
         most: int,
     ) -> Iterator[Mapping[str, Sequence[FileVersion]]]:
         """For each page (a group of paths), yield the versions of its files, newest first, at most
-        `most` for each file. All pages are read from one fetch of commits.
+        `most` for each file. The commits are fetched only once for all pages.
 
         See `versions_of`.
         """

@@ -289,7 +289,7 @@ class ComparedRepository(BareRepository):
         Raises `TargetError`, which lists the conflicting files, and `SourceError` if the two have
         no common commit.
         """
-        # Usually, the base is the head's parent. To see that, no history is needed.
+        # Usually, the base is the head's parent, which is visible without any history.
         if base in (head, *self._parents(head)):
             return self._root(head)
         if self._compared.merge:

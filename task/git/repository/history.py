@@ -515,7 +515,7 @@ def _changed_files(
     """
     if tree == other:
         return
-    width = max(len(tree), len(other)) // 2  # of a binary id; one of the ids may be ""
+    width = max(len(tree), len(other)) // 2  # of a binary id; `tree` or `other` may be ""
     entries, other_entries = differing(read(tree), read(other), width)
     for name in dict.fromkeys((*entries, *other_entries)):
         entry = entries.get(name)

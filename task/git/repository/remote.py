@@ -215,7 +215,7 @@ class Remote:
         return f"{self.repo}@{branch}" if branch else self.repo
 
     def close(self) -> None:
-        """Stop the reading process, and remove the repository."""
+        """Stop the process that reads objects, and remove the repository."""
         self.objects.close()
         self._folder.close()
         self._size = 0
@@ -240,7 +240,7 @@ class Remote:
 
     def _list_refs(self, description: str, *argv: str) -> Iterator[tuple[str, str]]:
         """Run `git ls-remote` with these arguments, and yield (id or `ref: name`, ref) for each
-        line of its output, because a server may send a million lines.
+        line of its output, one at a time, because a server may send a million lines.
 
         `description` is for the log.
         """
@@ -441,7 +441,7 @@ class Remote:
         return tip
 
     def fetch_files(self, oids: Sequence[str], branch: str) -> None:
-        """Fetch the missing ones of these blobs. `branch` is for error messages.
+        """Fetch these blobs, except those that are already present. `branch` is for error messages.
 
         Raises `StartAgain` if the server cannot send single files. The next fetch then gets
         everything.
