@@ -186,7 +186,7 @@ class Client:
         if answer.status < 300 or answer.status in expected:
             return answer
         is_rate_limit = rate_limit_wait(answer) is not None
-        cause = Limited() if is_rate_limit else None  # tells callers that nothing was executed
+        cause = Limited() if is_rate_limit else None  # shows callers that nothing was executed
         raise self.error_for(answer, what) from cause
 
     def json(self, method: str, path: str, what: str, **more: Any) -> Any:
@@ -286,8 +286,8 @@ class Client:
         self._http.close()
 
     def _ask_patiently(self, method: str, path: str, what: str, **more: Any) -> Response:
-        """Send a request. If a rate limit was exceeded and the wait is short, wait, and send it
-        again. Return the last response.
+        """Send a request. If a rate limit was exceeded and the wait is short, send it again after
+        the wait. Return the last response.
 
         `what` completes the sentence "could not …" in the error if there is no response.
         """
@@ -317,7 +317,7 @@ class Client:
                 url = f"{new_prefix}{url.removeprefix(old_prefix)}"
 
         answer = self._http.ask(method, url, **more)
-        if answer.status in _MOVED:  # the HTTP client only follows redirects of GET and HEAD
+        if answer.status in _MOVED:  # the HTTP client follows redirects only for GET and HEAD
             location = urljoin(url, answer.headers.get("Location", ""))
             if self._remember_rename(url, location):  # true only once
                 return self._ask_at_current_address(method, path, **more)

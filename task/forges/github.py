@@ -238,7 +238,7 @@ class GitHub(Host):
         return with_removal_from_queue(request, self._auto_merge.removal_reason(request.number))
 
     def _assign(self, path: str, names: list[str], notes: Notes) -> None:
-        """Add people to the list of assignees at this API path. Those whom GitHub ignores become a
+        """Add people to the list of assignees at this API path. Those that GitHub ignores become a
         note.
         """
         response = self._client.json(
@@ -248,7 +248,7 @@ class GitHub(Host):
             json={"assignees": names},
             repeatable=True,
         )
-        # GitHub silently ignores people whom it does not accept.
+        # GitHub silently ignores people that it does not accept.
         accepted = (user["login"] for user in response.get("assignees") or ())
         ignored = missing(names, accepted)
         if ignored:

@@ -222,7 +222,7 @@ class GitLab(Host):
                     notes.add(message, kind, *failed_names)
             return pull
 
-        # GitLab silently ignores people whom it does not accept
+        # GitLab silently ignores people that it does not accept
         for role, ids in new_ids.items():
             accepted_ids = {user["id"] for user in changed.get(f"{role}s") or ()}
             ignored = [name for name, user_id in ids.items() if user_id not in accepted_ids]
@@ -358,7 +358,7 @@ class GitLab(Host):
 
         def is_checked(latest: Mapping[str, Any]) -> bool:
             """Return whether this data is about the commit, and its checks are done."""
-            # if GitLab is too old for this field, count the request as ready
+            # if GitLab is too old to have this field, the request counts as ready
             if latest.get("detailed_merge_status", "unknown") in _UNREADY:
                 return False
             return commit in ("", latest.get("sha"))

@@ -175,7 +175,7 @@ def _guess_forge(remote: RemoteUrl) -> str:
     if "." not in remote.host:  # a hostname without a domain
         return ""
     first_label = remote.host.partition(":")[0].partition(".")[0]
-    words = set(first_label.split("-"))  # `my-gitea.example.com` has the word `gitea`
+    words = set(first_label.split("-"))  # `my-gitea.example.com` contains the word `gitea`
     for forge in FORGES.values():
         if words & set(forge.words):
             return forge.name

@@ -482,7 +482,7 @@ def with_fitting_text(
         title = current.title
         title_mark = value_of(current.body, TITLE)  # so that later runs also keep the title
     body = with_mark(proposal.body, TITLE, title_mark)
-    if current:  # keep the record of what has been set, and people's text
+    if current:  # keep people's text, and the record of what has been set
         our_part = with_applied_wishes(body, applied_wishes(current.body))
         body = with_our_part(current.body, our_part)
     return replace(proposal, title=title, body=_fitting_body(body, longest))

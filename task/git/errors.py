@@ -81,7 +81,7 @@ def _compiled_words(words: str) -> re2._Regexp:
 
 def _cleaned_output(output: str) -> str:
     """Return the end of the output, without credentials, and with long lines truncated."""
-    # An invalid proxy setting may contain a password, but `without_logins` only finds URLs.
+    # An invalid proxy setting may contain a password, but `without_logins` finds only URLs.
     without_proxy = re.sub(
         r"(proxy (?:syntax in|url:?) )'.*'",
         r"\1'***'",

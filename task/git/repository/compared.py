@@ -376,7 +376,7 @@ class ComparedRepository(BareRepository):
             old,
             new,
         )
-        # each file has two items: a line with modes and ids, and the path
+        # there are two items for each file: a line with modes and ids, and the path
         for line in output.split(b"\0")[0::2]:
             fields = line.decode("ascii", "replace").split()
             if len(fields) != 5:  # the empty text after the last NUL

@@ -359,7 +359,7 @@ def _entries_below(
     """Yield (path, entry) of everything in a folder, and, if `deep`, in its subfolders. `start` is
     the folder's path, and `oid` its tree.
 
-    Paths that are too long are left out. Raises `SourceError` for more than `MOST` entries.
+    Paths that are too long are skipped. Raises `SourceError` for more than `MOST` entries.
     """
     open_folders = [(start, oid)]
     count = 0
