@@ -61,7 +61,7 @@ _FALSE = frozenset(("false", "no", "off", "n"))
 
 
 class UnknownFieldError(Malformed):
-    """An unknown field could decide whether an image is written.
+    """An unknown field that might decide whether an image is written.
 
     `unknown_fields` reports the field and its location.
     """
@@ -75,7 +75,7 @@ class ReferenceSettings:
     warnings: tuple[str, ...] = ()
     keys: Mapping[str, KeySecret] = field(default_factory=dict)  # by alias; "" means every image
     request_labels: tuple[str, ...] = ()
-    advice: tuple[str, ...] = ()  # settings that mean something else in a cluster
+    advice: tuple[str, ...] = ()  # settings that have a different meaning in a cluster
 
 
 @dataclass(frozen=True)
@@ -179,9 +179,9 @@ def _add_image(
 ) -> None:
     """Read one image, and add it to `images` under its alias, with any warnings about it.
 
-    An image without a valid alias gets the last part of its name as the alias, such as `web`. If
-    another image has the alias, a number is added: `web-2`. `levels` are the resource's `spec` and
-    the reference. Raises `Malformed`.
+    An image without a valid alias gets the last part of its name as its alias, such as `web`. If
+    another image already has that alias, a number is added: `web-2`. `levels` are the resource's
+    `spec` and the reference. Raises `Malformed`.
     """
     # In a constraint, a comma means the same as a space, but in `image-list` it would end the
     # entry.
@@ -210,7 +210,7 @@ def _add_image(
             images.warnings.append(f"{entry} has no alias")
         alias = short_name
 
-    if images.by_alias.get(alias) == image:  # the same image is listed twice
+    if images.by_alias.get(alias) == image:  # the image is listed twice
         return
     # Two images with the same alias would read each other's annotations.
     number = 1
@@ -232,8 +232,8 @@ def _advise_on_missing_strategy(
     outer level's strategy is not semver.
 
     AIU's CRD (1.3) stores semver in such a block, which then overrides the outer level's strategy.
-    `levels` are the resource's `spec`, the reference, and the image. `blocks` has the block of
-    each, or {}.
+    `levels` are the resource's `spec`, the reference, and the image. `blocks` contains the block of
+    each level, or {}.
     """
     outer_strategy = ""
     names = ("spec", "the reference", "the image")
@@ -262,7 +262,7 @@ def _update_annotations(levels: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             value = "true" if flag(merged, key) else ""
         elif key in ("ignoreTags", "platforms"):
             # A comma would split the glob in the annotation. Tags cannot contain commas or `+`, so
-            # a glob with either one never matches.
+            # a glob with either never matches.
             value = ",".join(glob.replace(",", "+") for glob in strings(merged, key))
         else:
             value = text(merged, key)
@@ -290,7 +290,7 @@ def _manifest_targets(targets: Mapping[str, Any]) -> dict[str, str]:
     target = mapping(targets, kind)
     fields = {key: text(target, key) for key in annotation_keys}
     _refuse_unknown(target, annotation_keys)
-    if fields.get("spec"):  # a whole reference (name:tag) replaces name and tag
+    if fields.get("spec"):  # a whole reference (name:tag) replaces the name and the tag
         fields = {"spec": fields["spec"]}
     return {annotation_keys[key]: value for key, value in fields.items() if value}
 
@@ -334,17 +334,17 @@ def _required_signing_key(levels: Iterable[Mapping[str, Any]], namespace: str) -
             fields_set = _merged_levels([mapping(level, "imagesVerification")])  # without nulls
             blocks.append({"enabled": True, **fields_set})
         return _signing_key(_merged_levels(blocks), namespace)
-    except UnknownFieldError:  # a `Malformed` too, but the callers tell it apart
+    except UnknownFieldError:  # also a `Malformed`, but callers handle it separately
         raise
     except Malformed as error:
         raise Malformed(f"imagesVerification: {error.message}", error.hint) from None
 
 
 def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret | None:
-    """Return the secret that contains the key in an `imagesVerification` block, or None if the
+    """Return the secret with the key that an `imagesVerification` block refers to, or None if the
     block's `enabled` is false.
 
-    Raises `Malformed` unless the block has a `cosignKey`, and nothing else.
+    Raises `Malformed` unless the block has a `cosignKey` and no other fields.
     """
     has_switch = verification.get("enabled") is not None
     is_off = has_switch and not flag(verification, "enabled")
@@ -412,7 +412,7 @@ def _value_that_fits(
 ) -> Any:
     """Return the value at a key, or None if it is absent.
 
-    Raises `Malformed`, with the description of a valid value, if the value does not fit.
+    If the value does not fit, raises `Malformed` with the description of a valid value.
     """
     value = raw.get(key)
     if value is not None and not fits(value):
