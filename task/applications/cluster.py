@@ -173,7 +173,7 @@ class ClusterManifests:
         """Return whether an Application must be read in full, judging by its metadata.
 
         It must match the command-line options. In addition, an ImageUpdater must select its name,
-        or it must have our annotations, and these may concern the run (`wanted`).
+        or it must have annotations of ours that may concern the run (`wanted`).
 
         If an Application with our annotations need not be read in full, it is added to
         `passed_over`, unless an ImageUpdater selects it.

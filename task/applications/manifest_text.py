@@ -96,8 +96,8 @@ def or_broken(
     the reason.
 
     The reason is a problem for each of the first few files that are not YAML. If there are none,
-    and no other problem, it is a warning that no Application was found in `place`. `files` are all
-    files with their origins. They are read only to find the reason.
+    and nothing else was reported, it is a warning that no Application was found in `place`. `files`
+    are all files with their origins. They are read only to find the reason.
     """
     has_relevant = False
     has_trouble = False
