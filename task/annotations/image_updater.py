@@ -31,7 +31,7 @@ from task.model import Application, Problem
 from task.policy.tag_filter import check_glob, glob_match
 from task.text import nearest, shortened
 
-NO_FILES = ("", "cluster", "argocd")  # origins that messages omit
+NO_FILES = ("", "cluster", "argocd")  # origins that are omitted from messages
 _STRATEGY = "set updateStrategy explicitly"
 _WILD = re.compile(r"[*?\[\]]")
 _SET = re.compile(r"\[.*?]")
@@ -397,7 +397,7 @@ def _references_in(
         except Malformed as error:
             message = f"ImageUpdater {updater} is skipped: {error.message}"
             problems.append(_resource_warning(origin, message, error.hint, path))
-            is_rejected = True  # but report the other invalid references, too
+            is_rejected = True  # but continue, to report the other invalid references, too
             continue
         try:
             labels = tuple(_label_requirements(ref))

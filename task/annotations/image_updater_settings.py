@@ -527,7 +527,7 @@ def _unknown_below(value: object, fields: Fields, path: Path) -> Iterator[tuple[
         for key, field_value in value.items():
             if key not in fields:
                 yield (*path, str(key)), _unknown_field_hint(str(key), fields)
-            elif fields[key]:  # known fields below this one
+            elif fields[key]:  # there are known fields below this one
                 yield from _unknown_below(field_value, fields[key], (*path, key))
 
 
@@ -549,5 +549,5 @@ def _unknown_field_hint(key: str, fields: Fields) -> str:
             for name, below in fields_below.items():
                 next_level[f"{path}.{name}"] = below
         level = next_level
-        typos = 1  # a deeper field is less likely to be the intended one
+        typos = 1  # a deeper field is less likely to be the one intended
     return f"remove it, or use {', '.join(fields)}"

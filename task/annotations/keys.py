@@ -288,7 +288,7 @@ def write_back_method(value: str) -> tuple[str, str]:
     if method not in allowed_methods or lacks_credentials:
         hint = "use git, git:repocreds, git:secret:<namespace>/<name>, or argocd"
         raise Faulty("write-back-method", value, f"unknown write-back method {value!r}", hint)
-    if credentials in ("", "repocreds"):  # Argo CD's own secret for the URL
+    if credentials in ("", "repocreds"):  # use Argo CD's own secret for the URL
         return method or "git", ""
 
     kind, _, secret = credentials.partition(":")
@@ -308,8 +308,8 @@ def git_branch(value: str) -> tuple[str, str]:
     contain one. Raises `Faulty`.
     """
     parts = []
-    depth = 0  # of nested {{ }}
-    start = 0  # of the current part
+    depth = 0  # how deeply `{{ }}` is nested here
+    start = 0  # where the current part starts
     for position, char in enumerate(value):
         if value.startswith("{{", position):
             depth += 1

@@ -73,7 +73,7 @@ class Finding(Troubled):
     key: str = ""
     value: str = ""
     origin: str = ""  # "file:line" of the manifest; "" for an Application from a cluster or Argo CD
-    field: str = ""  # in the ImageUpdater at `origin`, if it set the annotation: "allowTags"
+    field: str = ""  # the ImageUpdater's field that set the annotation: "allowTags"
 
 
 def noted(severity: Severity, message: str, hint: str) -> Trouble:
@@ -226,13 +226,13 @@ def _similar_findings(
     """Return the findings of all Applications in groups. The findings in a group may be the same
     problem: they have the same maker and the same common part.
     """
-    similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by what they have in common
+    similar: dict[tuple[object, ...], list[_Occurrence]] = {}  # by their maker and common part
     position = 0
     for app in apps:
         times_seen = Counter[tuple[object, ...]]()
         for finding in findings(app, defaults):
             position += 1
-            key: tuple[object, ...] = (position,)  # a finding without a maker stands alone
+            key: tuple[object, ...] = (position,)  # a finding without a maker is in its own group
             if _maker(app, finding):
                 common_part = _common_part(app, finding)
                 # One Application may have several findings with the same common part. The first of
@@ -636,7 +636,7 @@ def _several_kinds(
         for key, setting in own_settings.items():
             if setting and key.startswith(f"{kind}."):
                 key_of_kind[kind] = setting.key
-    if len(key_of_kind) < 2:  # not several types
+    if len(key_of_kind) < 2:  # only one type, or none
         return
     target = app.annotations.get("write-back-target", "")
     if "kustomization" in target and "helmvalues" in target:  # both types are written
@@ -809,7 +809,7 @@ def shared_place_findings(subscriptions: Iterable[Subscription]) -> tuple[Findin
     problems: dict[tuple[str, ...], Finding] = {}
     for sub in subscriptions:
         key = _helm_value(sub) or _kustomize_entry(sub) or _containers(sub)
-        if not key or sub.target == "override":  # an override file belongs to one Application
+        if not key or sub.target == "override":  # an override file belongs to a single Application
             continue
         place = (sub.repo, sub.base, sub.head_template, sub.path, key)
         other_sub = first_with_place.setdefault(place, sub)

@@ -45,7 +45,7 @@ from task.policy.version_range import parse_range
 
 T = TypeVar("T")
 PLATFORM_HINT = "use <os>/<architecture>[/<variant>], such as linux/arm64"
-MOST_GLOBS = 10  # broken globs reported individually per annotation
+MOST_GLOBS = 10  # the number of broken globs that are reported individually, per annotation
 BLANK_INDEX = re.compile(r"\[[0-9]*\s[0-9\s]*\]")
 
 
@@ -299,7 +299,7 @@ def _misspelled_flaws(annotations: Mapping[str, str], index: Index) -> list[Flaw
     flaws = []
     for key, doubt in doubts(annotations):
         value = annotations[key]
-        if not doubt.governs or not value:  # an empty value would not set anything
+        if not doubt.governs or not value:  # an empty value would have no effect
             continue
         # the values of the intended key, by prefix
         values_of_correct_key = index.get(doubt.meant, {})

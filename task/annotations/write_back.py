@@ -101,7 +101,7 @@ def write_backs(
     # AIU supports only one target. Several targets, separated by commas, are our addition.
     annotation = app.annotations.get(TARGET, "")
     target_texts = [text.strip() for text in annotation.split(",") if text.strip()] or [""]
-    distinct_places: dict[Where, None] = {}  # a duplicate target is written only once
+    distinct_places: dict[Where, None] = {}  # duplicate targets are written only once
     for text in target_texts:
         where = result_or(partial(_where_to_write, app, text, argocd_namespace), otherwise=None)
         if where:
@@ -315,7 +315,7 @@ class Neighbours:
             others = [key for key in keys if key != sub.application.key]
             if others:
                 return replace(sub, neighbour=others[0])
-            if keys:  # its own folder: a parent folder's Application does not read the file
+            if keys:  # its own folder, so no parent folder's Application reads the file
                 return sub
             folder = posixpath.dirname(folder)
         return sub

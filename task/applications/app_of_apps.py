@@ -53,15 +53,15 @@ _IF_ANY = (
     " nothing is"
     " missing"
 )
-_LONGEST = 200  # characters of a path in a message
+_LONGEST = 200  # characters of a path shown in a message
 _NO_FOLDERS = {
     "chart": "charts from Helm repositories",
     "plugin": "plugin output",
 }
 _TOO_MANY = "start with fewer Applications, or read them with --applications cluster"
 _BRACES = re.compile(r"\{([^{}]*)\}")
-_MOST_PATTERNS = 100  # patterns that a pattern with braces may expand to
-_LONGEST_PATTERN = 500  # characters of a pattern
+_MOST_PATTERNS = 100  # the most patterns that one with braces may expand to
+_LONGEST_PATTERN = 500  # characters in a pattern
 # Keys of a source's `kustomize` section that do not change the output.
 _HARMLESS = frozenset(("version", "kubeVersion", "apiVersions"))
 
@@ -217,7 +217,7 @@ def _chart_release(
         unsupported_key = f"helm.valueFiles {files_elsewhere[0][:200]!r}"
 
     values = _scalar(helm.get("values"))
-    values_object = helm.get("valuesObject")  # takes precedence
+    values_object = helm.get("valuesObject")  # takes precedence over `values`
     if isinstance(values_object, dict) and values_object:
         values = json.dumps(values_object)
     # a file that begins with "/" is relative to the repository's root, and any other to the chart
@@ -328,7 +328,7 @@ class FollowedApplications:
 
         Anything that cannot be read is yielded as a problem.
         """
-        count = 0  # of Applications
+        count = 0  # the number of Applications
         # Sources without a folder. Those of the lowest level are not reported, because nothing
         # below that level would be followed anyway.
         not_followed: dict[NoFolder, None] = {}

@@ -25,7 +25,7 @@ from task.policy.tag_filter import LONGEST, glob_match
 from task.threads import in_threads
 
 ORIGIN = "cluster"
-AT_ONCE = 8  # requests for single objects
+AT_ONCE = 8  # concurrent requests for single objects
 # Getting a single object costs about as much as four objects in a full list (measured: 2 ms,
 # compared with 0.3 to 0.5 ms in a list, or up to 1 ms with a real API server). So above this share,
 # the list is cheaper, unless only a handful of objects are needed.

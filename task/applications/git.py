@@ -19,7 +19,7 @@ from task.model import File, Found, Place, Snapshot
 from task.text import counted
 from task.urls import without_login
 
-MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each one is fetched
+MOST_REPOSITORIES = 50  # from `git` generators and followed Applications; each is fetched
 _BRANCH = (
     "set the generator's revision to a branch, or read its Applications with --applications cluster"
 )
@@ -73,9 +73,9 @@ class Repositories:
     def __init__(self, repository: Callable[[str], SnapshotReader]) -> None:
         """`repository` opens the repository at a URL."""
         self._open = repository
-        self._readers: list[SnapshotReader] = []  # to close
+        self._readers: list[SnapshotReader] = []  # to be closed at the end
         self._repositories: dict[str, KeptRepository] = {}  # by `repository_key`
-        self._named_count = 0  # the open repositories whose URLs come from manifests
+        self._named_count = 0  # the number of open repositories whose URLs come from manifests
         # what was read, by repository and revision: the texts by path, and the paths of all files
         self._texts: dict[tuple[str, str], dict[str, str]] = {}
         self._paths: dict[tuple[str, str], list[str]] = {}

@@ -99,7 +99,7 @@ def needed(
     repository, or does not exist, raises a `Malformed` that names the kustomization.
     """
     files = dict(read(folder))
-    folders_read = [folder]  # their files, and those below them, are in `files`
+    folders_read = [folder]  # the files in and below these folders are in `files`
     waiting = [folder]  # folders whose kustomizations must be checked
     checked = set[str]()
     while waiting:

@@ -71,7 +71,7 @@ class Folder:
         self._read = read
         self._rendering = rendering
         self._snapshot = snapshot
-        self._prefix = f"{snapshot.repo}//" if snapshot else ""  # of paths in messages
+        self._prefix = f"{snapshot.repo}//" if snapshot else ""  # for the paths in messages
         self._charts = {
             posixpath.dirname(path) for path in paths if posixpath.basename(path) == CHART
         }
@@ -149,7 +149,7 @@ class Folder:
         normal_path = posixpath.normpath(path)
         folder = normal_path
         while folder:
-            folder = folder.rpartition("/")[0]  # finally "", the working folder
+            folder = folder.rpartition("/")[0]  # in the end, this is "", the working folder
             if folder in self._kustomizations and normal_path in self._patches(folder):
                 return True
         return False
@@ -320,7 +320,7 @@ def _in_folder(root: str, rendering: Rendering) -> Iterator[Found]:
     Raises `UsageError` if the folder is unreadable.
     """
     paths: list[str] = []
-    errors: list[OSError] = []  # about unreadable folders
+    errors: list[OSError] = []  # the errors about unreadable folders
     for folder, subfolders, names in os.walk(root, onerror=errors.append):
         # Sort, so that reports are the same on every file system.
         subfolders[:] = sorted(name for name in subfolders if name != ".git")

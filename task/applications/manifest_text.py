@@ -124,7 +124,7 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
     are more than advice.
     """
     problems: list[Found] = []
-    size = 0  # of the files read so far, in bytes
+    size = 0  # size of the files read so far, in bytes
     count = 0  # of the files read so far
     for origin, content in files:
         size += len(content)

@@ -47,10 +47,10 @@ _LONGEST_RELEASE = 53  # characters in a release name
 _SCHEMA = "values.schema.json"
 # seconds for all rendering in a run, which may follow thousands of charts by many authors
 BUDGET = 300.0
-SECONDS = 60.0  # for one program
+SECONDS = 60.0  # seconds for one program
 _BOUNDS = Bounds(messages=LARGEST, pack=LARGEST)
 _TAIL = 16_000  # bytes of stderr to keep
-_LAST = 3  # lines of stderr that an error quotes
+_LAST = 3  # lines of stderr quoted in an error
 _LONGEST = 600  # characters of stderr in a message
 _ADVICE = "Use --debug flag"  # Helm's own advice about a flag that this step does not have
 # the proxy for any attempt to fetch something: no server listens on this port
@@ -77,8 +77,8 @@ class Release:
     name: str = ""
     namespace: str = ""
     value_files: tuple[str, ...] = ()  # paths relative to the top
-    values: str = ""  # YAML; it wins over the files
-    parameters: tuple[tuple[str, str, str], ...] = ()  # the option, the name, the value
+    values: str = ""  # YAML; takes precedence over the files
+    parameters: tuple[tuple[str, str, str], ...] = ()  # (Helm option, name, value)
 
 
 class RenderingError(SourceError):

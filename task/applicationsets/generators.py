@@ -550,7 +550,7 @@ def merged(row: Any, other: Any) -> Any:
 
     If both have a key, the value in `other` wins, and mappings are merged recursively.
     """
-    result = type(row)(row)  # a copy
+    result = type(row)(row)  # a copy, of the same type
     for key, value in other.items():
         both_are_mappings = isinstance(value, dict) and isinstance(result.get(key), dict)
         result[key] = merged(result[key], value) if both_are_mappings else value

@@ -95,7 +95,7 @@ def _pathspec(spec: str) -> re.Pattern[str]:
         return re.compile(re.escape(path.rstrip("/")) + "(?:/.*)?", re.DOTALL)
 
     first, *after_stars = _patterns_between_stars(path)
-    if not after_stars:  # no stars, but other wildcards
+    if not after_stars:  # there are no stars, only other wildcards
         return re.compile(first, re.DOTALL)
     *inner, last = after_stars
     # `apps/*/*.json` becomes `apps/(?>.*?/).*\.json`. With atomic groups, the part between two

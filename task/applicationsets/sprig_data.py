@@ -255,7 +255,7 @@ def _plain_json(value: Any) -> Any:
         """
         nonlocal remaining_characters
         size = len(original) if isinstance(original, str) else 0
-        remaining_characters -= size + 2  # also for punctuation
+        remaining_characters -= size + 2  # also count the punctuation
         if remaining_characters < 0 or depth > DEEPEST:
             raise FailedTemplate("the value is too large")
         if isinstance(original, Mapping):

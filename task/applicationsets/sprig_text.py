@@ -159,7 +159,7 @@ def _wrap(width: Any, value: Any, end: Any = "\n", *, cut: bool = False) -> str:
     """
     raw = go_bytes(text(value))
     longest = max(number(width), 1)
-    start = 0  # of the next line
+    start = 0  # start of the next line
     lines: list[bytes] = []
     while len(raw) - start > longest:
         if raw[start] == ord(" "):  # no line begins with a space
@@ -378,7 +378,7 @@ def _regex_split(pattern: Any, value: Any, most: Any) -> list[str]:
     if limit == 0:
         return []
     parts: list[str] = []
-    end = 0  # of the last separator
+    end = 0  # end of the last separator
     whole = text(value)
     for separator in _matches(pattern, value):
         if separator.end() == 0:  # an empty match at the start
@@ -513,7 +513,7 @@ def _authority_and_path(scheme: str, user: str, host: str, path: str) -> str:
     if path != "*":  # Go does not escape it, because it is the path of the request `OPTIONS *`
         path = _percent_escape(path, _IN_PATH)
     authority = ""
-    needs_authority = bool(host or user or (scheme and path))  # in `file:///path`, it is empty
+    needs_authority = bool(host or user or (scheme and path))  # it is empty in `file:///path`
     if needs_authority:
         user_prefix = f"{user}@" if user else ""
         authority = f"//{user_prefix}{_percent_escape(host, _IN_HOST)}"

@@ -87,7 +87,7 @@ def _pod_access(environ: Mapping[str, str], folder: str) -> Kubeconfig:
         host = f"[{host}]"
     ca_file = os.path.join(folder, "ca.crt")
     if not os.path.exists(ca_file):
-        ca_file = ""  # trust the usual authorities
+        ca_file = ""  # trust the usual certificate authorities
     server = Server(f"https://{host}:{port}", ca_file)
     return Kubeconfig(
         "the pod's service account",
@@ -111,7 +111,7 @@ class ClusterAccess:
         self._plugin: _PluginLogin | None = None
         if config.user.plugin:
             self._plugin = _PluginLogin(config.user.plugin, config.server, environ)
-        self._certificate = ""  # the plugin's certificate that the client uses
+        self._certificate = ""  # the plugin's certificate, as used by the client
 
     def http(
         self,

@@ -39,7 +39,7 @@ _JSON = "application/json"
 _METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 NARROW = "select fewer Applications: --namespace, --selector"
 _VERSION = "/metadata/resourceVersion"
-_MOST_EXPIRIES = 20  # how often the pages of a list may expire
+_MOST_EXPIRIES = 20  # how many times a list may expire
 _MOST_BRACKETS = 8  # closing brackets to try, because the first ones may be inside strings
 _KEY = b'"managedFields":['  # only matches a key; in a string, its quotes are escaped
 _LONGEST = 300  # characters of a server's message
@@ -75,7 +75,7 @@ EVENTS = Resource("", "v1", "events")
 SECRETS = Resource("", "v1", "secrets")
 CONFIG_MAPS = Resource("", "v1", "configmaps")
 PODS = Resource("", "v1", "pods")
-Operation = Mapping[str, Any]  # of a JSON patch
+Operation = Mapping[str, Any]  # an operation in a JSON patch
 
 
 class ForbiddenError(SourceAccessError):
@@ -252,7 +252,7 @@ class Kubernetes:
         are yielded again. `params` are query parameters, such as the label selector, and `accept`
         is the media type to request.
         """
-        cursor = _Cursor(act, page_size, self._list_limits)  # which page comes next, and the limits
+        cursor = _Cursor(act, page_size, self._list_limits)  # tracks the next page and the limits
         while cursor.has_more:
             cursor.check_limits()  # raises an error if the list has too many pages, or is too slow
             try:
@@ -366,7 +366,7 @@ class _Cursor:
         self._act = act
         self._page_size = page_size  # objects to request at once
         self._token = ""  # the server's `continue` token for the next page; "" for the first page
-        self._expiries = 0  # how often the list had to be continued with another token
+        self._expiries = 0  # how many times the token was replaced because it had expired
         self._limits = limits
         self._bytes_read = 0
         self._pages_read = 0

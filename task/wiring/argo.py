@@ -136,7 +136,7 @@ class Argo:
                 prefix=scope.prefix,
                 narrow=scope.narrow,
             )
-        self._readers.append(reader)  # for `passed_over`
+        self._readers.append(reader)  # needed by `passed_over`
         return reader.manifests()
 
     def passed_over(self) -> Sequence[Application]:

@@ -56,7 +56,7 @@ class JudgedChange:
         self._rewrites = settings.transport.rewrite_url
         checkout = None
         url = compared.repository  # from --repository
-        self._top = ""  # the root of the checkout, if there is no --repository
+        self._top = ""  # the root of the checkout, without --repository
         if not url:
             local_git = git("")
             self._top = top_of(os.path.realpath("."))

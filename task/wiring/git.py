@@ -86,7 +86,7 @@ class GitClients:
         """
         if sub is None:
             return self.git()
-        if self._from_cluster is None:  # no cluster is read
+        if self._from_cluster is None:  # no Applications come from a cluster
             if sub.credentials.startswith("secret:"):
                 self._log_unused_secret(repo, sub)
             return self.git()
