@@ -61,7 +61,7 @@ def subscribe_helm_release(
         return Subscribed(release, (), tuple(flaws))
 
     values = mapping(item, "spec", "values")
-    # The images whose paths are set by annotations. `images` has these and the usual ones.
+    # The images whose paths are set by annotations. `images` contains these and the usual ones.
     mapped_images = _mapped_images(values, annotations)
     images = containers(values, mapped_images)
     flaws += _unknown_image_flaws(annotations, images)

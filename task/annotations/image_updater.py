@@ -218,7 +218,7 @@ def _idle_warning(reference: Reference) -> Problem:
 
 
 def _reference_warnings(reference: Reference, settings: ReferenceSettings) -> Iterator[Problem]:
-    """Yield a problem for each warning and each advice in a reference's settings."""
+    """Yield a problem for each warning and each piece of advice in a reference's settings."""
     for warning in settings.warnings:
         message = f"{reference.place}: {warning}"
         yield _resource_warning(reference.origin, message, field=reference.field)
@@ -259,7 +259,7 @@ def _with_settings(
 
 def _may_be_ours(key: str) -> bool:
     """Return whether a key is one of `OURS` (the keys that AIU does not know), or is similar to
-    one. It may follow an alias.
+    one. In either case, the key may follow an alias.
 
     A similar key is probably misspelled, and causes a warning.
     """
@@ -550,7 +550,7 @@ _VALUES = {
     "argocd.server_addr": "--argocd-server",
     "applications_api": "--applications",
 }
-# key → its values that have another name in Image Update
+# key → its values that have a different name in Image Update
 _WORDS = {
     "log.level": {"trace": "debug", "warn": "warning"},
     "log.format": {"plain": "text"},

@@ -104,8 +104,9 @@ def reference_settings(
     """Return the settings of a reference, an item of `applicationRefs`.
 
     They are merged from three levels: the resource's `spec`, the reference (`ref`), and each image.
-    A later level wins. The annotations are None with `useAnnotations`, and empty if no image can be
-    used. `namespace` is the resource's. An invalid setting becomes a warning, not an error.
+    A later level wins. With `useAnnotations`, the annotations are None. If no image can be used,
+    they are empty. `namespace` is the resource's namespace. An invalid setting becomes a warning,
+    not an error.
     """
     images = _Images(by_alias={}, warnings=[], advice=[])
     try:
@@ -344,7 +345,7 @@ def _signing_key(verification: Mapping[str, Any], namespace: str) -> KeySecret |
     """Return the secret with the key that an `imagesVerification` block refers to, or None if the
     block's `enabled` is false.
 
-    Raises `Malformed` unless the block has a `cosignKey` and no other fields.
+    Raises `Malformed` if the block has no `cosignKey`, or any other field besides `enabled`.
     """
     has_switch = verification.get("enabled") is not None
     is_off = has_switch and not flag(verification, "enabled")

@@ -301,8 +301,8 @@ def write_back_method(value: str) -> tuple[str, str]:
 
 
 def git_branch(value: str) -> tuple[str, str]:
-    """Return the base branch, and the template of the head branch (which a pull request proposes),
-    in a `git-branch`: `<base>:<head>`. Each is "" if the value does not contain it.
+    """Return the base branch and the template of the head branch (which a pull request proposes)
+    from a `git-branch` value, `<base>:<head>`. Each is "" if it is not part of the value.
 
     A `:` inside `{{ }}` does not split the value. AIU splits at every `:`, so its templates cannot
     contain one. Raises `Faulty`.
@@ -407,7 +407,8 @@ def doubt(key: str, image_list: str) -> Doubt | None:
         return None
     if len(key) > LONGEST:
         return _doubt_of("unknown", f"unknown annotation {key[:LONGEST]!r}…", "remove it")
-    # The first one is the most likely one. There is always one, because "unknown" fits any key.
+    # The first one is the most likely. There is always at least one, because "unknown" fits any
+    # key.
     return next(_doubts(key, parsed_list, correctly_spelled=is_image_key))
 
 
@@ -513,7 +514,7 @@ def _doubt_of(
 
 
 def _splits(key: str, separators: str = ".") -> list[tuple[str, str]]:
-    """Return every way to split a key into an alias and the rest, the longest alias first.
+    """Return every way to split a key into an alias and the rest, with the longest alias first.
 
     `separators` are the characters that may follow the alias. `a.b.c` becomes (`a.b`, `c`) and
     (`a`, `b.c`).

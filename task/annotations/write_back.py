@@ -66,7 +66,7 @@ class Where:
 
     @property
     def of_plugin(self) -> bool:
-        """Whether the target is plugin variables, for which Helm's keys have no meaning."""
+        """Whether the target is a plugin's variables, for which Helm's keys have no meaning."""
         return self.source.kind == "Plugin" and self.target in ("override", "file")
 
 

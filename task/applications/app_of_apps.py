@@ -478,7 +478,7 @@ class FollowedApplications:
         repo = repository_key(folder.repo)
         # the same folder may be deployed by several Applications
         without_app = replace(folder, repo=repo, release=release, app="")
-        # the namespace counts for all kinds, because manifests without one get it
+        # the namespace matters for all kinds, because manifests without one get it
         key = (without_app, folder.release.namespace)
         is_new = key not in self._read_folders
         self._read_folders.add(key)

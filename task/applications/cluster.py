@@ -1,8 +1,8 @@
 """Reads Applications from a cluster, for `--applications cluster`, and from Argo CD's API,
 for `argocd`.
 
-Only Applications that may use the images are read in full. First, only the metadata is listed,
-which takes an eighth of the size of a full list, or a fiftieth with gzip (measured with 2,000
+Only Applications that may use the images are read in full. First, only the metadata is listed. That
+list has an eighth of the size of a full one, or a fiftieth with gzip (measured with 2,000
 Applications and Kubernetes 1.36). The annotations in the metadata show which objects must be read
 in full.
 """
@@ -42,7 +42,7 @@ class ClusterManifests:
     """The cluster's Applications that have annotations with the prefix, or that an ImageUpdater
     references.
 
-    `wanted` decides whether an object may concern this run; only objects that may are read in full.
+    `wanted` decides whether an object may concern this run. Only those objects are read in full.
     `wanted` gets an Application's metadata (`item["metadata"]["annotations"]`) or a whole
     ImageUpdater resource (`item["kind"]`).
     """

@@ -486,7 +486,7 @@ def _list_in(body: Mapping[str, Any], key: str) -> list[Any]:
 
 
 def _size(value: Any) -> int:
-    """Return the number of values in a value. Mappings, lists, and the value itself count, too."""
+    """Return how many values a value contains. Mappings, lists, and the value itself count, too."""
     if isinstance(value, dict):
         return 1 + sum(map(_size, value.values()))
     if isinstance(value, list):

@@ -39,7 +39,7 @@ _DEEPEST = 6  # levels of a source to keep
 
 @dataclass(frozen=True)
 class Rendered:
-    """The result for an ApplicationSet."""
+    """The result of rendering an ApplicationSet."""
 
     applications: tuple[Mapping[str, Any], ...] = ()
     # The rules are Argo CD's reasons, and the messages are Argo CD's, too. If a rule is PARAMS or

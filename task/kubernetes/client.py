@@ -48,7 +48,7 @@ _AGAIN = "run it again"
 
 @dataclass(frozen=True)
 class ResourceListLimits:
-    """Limits for all pages of a list together."""
+    """The limits for all pages of a list combined."""
 
     size: int = 512 * 1024 * 1024  # bytes
     pages: int = 10_000
@@ -149,7 +149,7 @@ class Kubernetes:
         full: bool = False,
         page: int = 0,
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield every object once, in one namespace or in all ("").
+        """Yield every object once, in one namespace or in all namespaces ("").
 
         `selector` is a label selector, such as `team=web`. Without `full`, only the metadata is
         requested, but a server may return whole objects. `page` is the number of objects to request
@@ -366,7 +366,7 @@ class _Cursor:
         self._act = act
         self._page_size = page_size  # objects to request at once
         self._token = ""  # the server's `continue` token for the next page; "" for the first page
-        self._expiries = 0  # how many times the token was replaced because it had expired
+        self._expiries = 0  # how many times the server no longer accepted the token
         self._limits = limits
         self._bytes_read = 0
         self._pages_read = 0

@@ -240,8 +240,8 @@ def signers(
     git: Callable[[], Git],
     opened: ExitStack,
 ) -> Callable[[], Signer | None]:
-    """Return a function that returns the signer for commits, or None if there is no key. The signer
-    is created when the function is first called. `opened` closes it at the end of the run.
+    """Return a function that returns the signer for commits (None if there is no key). The signer
+    is created when the function is first called. `opened` closes the signer at the end of the run.
 
     Raises `UsageError` immediately for an invalid key.
     """

@@ -135,7 +135,7 @@ class WantedProofs:
 
     def _check_of_secret(self, key: KeySecret) -> Asked:
         """Return the check that verifies signatures with a public key. The key is in a secret of
-        the cluster that an ImageUpdater names. Raises `RegistryError` if the key cannot be used.
+        the cluster, which an ImageUpdater names. Raises `RegistryError` if the key cannot be used.
         """
         secrets = self._secrets()
         if secrets is None:
