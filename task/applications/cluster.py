@@ -2,9 +2,8 @@
 for `argocd`.
 
 Only Applications that may use the images are read in full. First, only the metadata is listed. That
-list has an eighth of the size of a full one, or a fiftieth with gzip (measured with 2,000
-Applications and Kubernetes 1.36). The annotations in the metadata show which objects must be read
-in full.
+list is an eighth the size of a full one, or a fiftieth with gzip (measured with 2,000 Applications
+and Kubernetes 1.36). The annotations in the metadata show which objects must be read in full.
 """
 
 from __future__ import annotations

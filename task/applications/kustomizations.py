@@ -1,4 +1,4 @@
-"""Determines which files a kustomization reads. It may refer only to folders in the same
+"""Determines which files a kustomization reads. It may refer only to files and folders in the same
 repository. Pure.
 
 Kustomize itself would fetch anything that looks like a URL. So before it runs, every reference to

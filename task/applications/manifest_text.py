@@ -125,7 +125,7 @@ def _broken_files(files: Iterable[tuple[str, bytes]]) -> list[Found]:
     """
     problems: list[Found] = []
     size = 0  # size of the files read so far, in bytes
-    count = 0  # of the files read so far
+    count = 0  # number of files read so far
     for origin, content in files:
         size += len(content)
         count += 1

@@ -149,7 +149,7 @@ def _dig(*arguments: Any) -> Any:
 def _merge_into(target: Any, *others: Any, overwrite: bool = False, depth: int = 0) -> GoMap:
     """Run `merge` or, with `overwrite`, `mergeOverwrite`, which change and return the first map.
 
-    Nested maps are merged too. Without `overwrite`, only missing and empty values are set.
+    Nested maps are merged, too. Without `overwrite`, only missing and empty values are set.
     """
     if depth > DEEPEST:
         raise FailedTemplate("maps nested too deeply")

@@ -313,7 +313,7 @@ def _matches(pattern: Any, value: Any) -> Iterator[Any]:
 
     In "baac", `a*` matches "" before the b, "aa", and "" at the end, but not "" before the c.
     """
-    end = -1  # of the last match
+    end = -1  # end of the last match
     for match in _regex(text(pattern)).finditer(text(value)):
         is_empty = match.start() == match.end()
         follows_another = match.start() == end
@@ -334,7 +334,7 @@ def _replace_all(pattern: Any, value: Any, new: Any, *, literal: bool = False) -
     With `literal`, run `regexReplaceAllLiteral`, which keeps `$1` in `new` as it is.
     """
     parts = []
-    end = 0  # of the last match
+    end = 0  # end of the last match
     replaced_size = 0
     for match in _matches(pattern, value):
         replacement = text(new) if literal else _expand_groups(text(new), match)

@@ -54,7 +54,7 @@ def cluster_access(
     context: str = "",
     service_account: str = SERVICE_ACCOUNT,
 ) -> ClusterAccess:
-    """Return the access that a kubeconfig gives: the one at `path`, else in KUBECONFIG, else in
+    """Return the access that a kubeconfig provides: the one at `path`, else in KUBECONFIG, else in
     ~/.kube/config. If there is no kubeconfig, use the pod's service account.
 
     `context` is the kubeconfig's context; "" means the current one. `service_account` is the folder

@@ -266,7 +266,7 @@ class RealWorld(World):
         return str(kin.order)
 
     def registry(self, questions: Collection[Question]) -> Mapping[Question, Answer]:
-        """Return the registries' responses about images."""
+        """Return the registries' responses to questions about images."""
         with self._phase("querying the registries"):
             return self._registry().answer(questions)
 
