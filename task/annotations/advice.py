@@ -185,7 +185,7 @@ def unwrapped_pattern(pattern: str) -> str:
 
 
 def impossible_character(glob: str) -> str:
-    """Return the first character of the glob that cannot occur in a tag, or "" if there is none.
+    """Return the first character in the glob that cannot occur in a tag, or "" if there is none.
 
     A glob with such a character never matches.
     """

@@ -507,7 +507,7 @@ class EntryReader:
             fix = f"use {self.entry.alias or 'web'}={self.entry.image.name}:<tag>"
             message = f"the {strategy} strategy needs a tag to follow"
             raise Faulty("image-list", self.entry.text, message, fix)
-        if meaning == "range":  # check that both are ranges: `_read_setting` raises if not
+        if meaning == "range":  # check that both are ranges: `_read_setting` raises an error if not
             if entry_constraint:
                 setting = Setting("image-list", entry_constraint)
                 _read_setting(setting, parse_range, lambda: advice.on_constraint(self.entry))

@@ -82,7 +82,7 @@ def write_backs(
     errors: dict[str, Faulty | TaskError] = {}  # by message, so that each is reported once
 
     def result_or(read: Callable[[], T], otherwise: T) -> T:
-        """Return the result of `read`. If it raises, add its error to `errors`, and return
+        """Return the result of `read`. If it raises an error, add that to `errors`, and return
         `otherwise`.
         """
         try:
@@ -419,8 +419,8 @@ def override_names(app: Application, argocd_namespace: str) -> tuple[str, str]:
 
 
 def inside(folder: str, path: str, what: str = "target") -> str:
-    """Return the path from the repository's root for `path`, which is relative to `folder`, or to
-    the root if it begins with "/": `apps/values.yaml` for `apps/web` and `../values.yaml`.
+    """Return `path` as a path from the repository's root. It is relative to `folder`, or to the
+    root if it begins with "/": `../values.yaml` in `apps/web` becomes `apps/values.yaml`.
 
     Raises `TargetError`, or `SourceError` if `what` is "source", for a path outside the repository
     or with unusual characters. AIU does not restrict `..`.

@@ -148,7 +148,7 @@ def _paths(environ: Mapping[str, str], path: str) -> list[str]:
 
 
 def _read(path: str) -> Mapping[str, Any]:
-    """Return a file's content, {} if it is empty. Raises `UsageError`."""
+    """Return a file's content, or {} if it is empty. Raises `UsageError`."""
     try:
         data = plain(read_text(path, _LONGEST))
     except OSError as error:

@@ -1,5 +1,5 @@
-"""Creates the World, which has the clients for one run, from the settings. Most clients are
-created, and their modules imported, only when they are first used. Most runs need only a few
+"""Creates the World, with the clients for one run, from the settings. Most clients are created only
+when they are first used, and their modules are imported only then. Most runs need only a few
 clients, and importing all of their modules takes a fifth of a run's processor time.
 """
 
