@@ -63,7 +63,7 @@ _DENIED_MESSAGE = re.compile(
 class ArgoCDApi:
     """An Argo CD server.
 
-    Thread-safe. Errors are `SourceError`s: no access, down, not found.
+    Thread-safe. All errors are `SourceError`s: no access, server down, or not found.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class ArgoCDApi:
         """
         requested_fields = None  # parameters that are None are not sent
         if fields:
-            # the list's own version comes first, as in the requests of Argo CD's UI
+            # the version of the list comes first, as in the requests of Argo CD's UI
             names = ["metadata.resourceVersion", *(f"items.{field}" for field in fields)]
             requested_fields = ",".join(names)
         params: dict[str, Any] = {
@@ -406,7 +406,7 @@ def _application_path(name: str) -> str:
 
 
 def unreachable(error: NoAnswerError, connection: Connection) -> TaskError:
-    """Return the error for a request that did not get a response, with a hint for its cause."""
+    """Return the error for a request that did not get a response, with a hint about the cause."""
     message = f"Argo CD: {error.message}"
     if error.kind == "tls":
         hint = (

@@ -105,7 +105,7 @@ class ApplicationStore:
     """Reads and patches one Application at a time."""
 
     def __init__(self, api: ApplicationApi, *, atomic: bool) -> None:
-        """`atomic`: a patch only changes the tested version.
+        """With `atomic`, a patch changes only the tested version.
 
         Kubernetes guarantees that; Argo CD's API does not.
         """
@@ -232,7 +232,7 @@ class ClusterApplications:
         home: str = "argocd",
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """`home`: the control plane's namespace, which has the AppProjects."""
+        """`home` is the control plane's namespace, where the AppProjects are."""
         self._cluster = cluster
         self._argocd_namespace = home
         self._now = now

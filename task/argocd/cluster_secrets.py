@@ -198,8 +198,8 @@ class ClusterSecrets:
                 yield secret
 
     def _with_server_settings(self, credentials: RepoCredentials, url: str) -> RepoCredentials:
-        """Return the credentials, plus the data from Argo CD's ConfigMaps that verifies the URL's
-        server: certificate authorities for an HTTP URL, or else SSH known hosts.
+        """Return the credentials, plus the data from Argo CD's ConfigMaps that is needed to verify
+        the URL's server: certificate authorities for an HTTP URL, or else SSH known hosts.
         """
         if url.lower().startswith(("https://", "http://")):
             host = split(url).host.strip("[]")  # the ConfigMap's keys are hosts without ports

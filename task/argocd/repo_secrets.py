@@ -322,7 +322,7 @@ def credentials_of(repo_credentials: RepoCredentials, url: str) -> Credentials:
         variables=variables,
         only=without_login(url).rstrip("/").removesuffix(".git"),
         pairs=lambda folder: _git_settings(repo_credentials, server, folder),
-        # An owner who sets a proxy and turns off verification can read the traffic, so only the
+        # An owner who sets a proxy and turns off verification could read the traffic, so only the
         # owner's own credentials are sent.
         alone=repo_credentials.owners and repo_credentials.insecure,
     )

@@ -284,7 +284,7 @@ def _rollout_before_hydration(item: JsonObject, wanted: Wanted) -> Rollout:
 def _needs_no_hydration(status: JsonObject, wanted: Wanted) -> bool:
     """Return whether Argo CD has seen the wanted (dry) revision, and does not need to hydrate it.
 
-    Argo CD only records a commit, without hydrating it, if the commit does not change any of
+    Argo CD only records a commit, without hydrating it, if the commit does not change any of the
     `manifest-generate-paths` (Argo CD 3.5). It also records a commit just before a hydration
     begins, so the result may be wrong for a moment.
     """
@@ -576,8 +576,8 @@ def _sync_refusals(view: View) -> list[str]:
 
 
 def _rollout_without_auto_sync(view: View, owner: JsonObject) -> Rollout:
-    """Return the state of an Application without auto-sync, which a step of its ApplicationSet
-    (`owner`, {} if unknown) or a person has to sync.
+    """Return the state of an Application without auto-sync. A person has to sync it, or a step of
+    its ApplicationSet (`owner`, or {} if unknown).
     """
     step = step_of(owner, view.application)
     if step:

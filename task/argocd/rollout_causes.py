@@ -9,7 +9,7 @@ from typing import Any
 from task.plain_data import mappings, text
 from task.text import and_more, both_ends, one_line, without_logins
 
-JsonObject = Mapping[str, Any]  # an Application, its resource tree, or a part of such data
+JsonObject = Mapping[str, Any]  # an Application, its resource tree, or part of one of these
 LONGEST = 360
 ADVICE = "Use --debug flag to render out invalid YAML"  # all Helm errors end with this
 _PULL_PROBLEM = re.compile(

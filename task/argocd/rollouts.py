@@ -200,7 +200,7 @@ class Rollouts:
         return self._now() - self._began
 
     def _time_is_up(self) -> bool:
-        """Return whether no more requests should be sent."""
+        """Return whether it is too late to send more requests."""
         return self._elapsed_seconds() > self._pace.limit + _GRACE_SECONDS
 
     def _poll(self, watch: _Watch) -> None:
@@ -400,8 +400,8 @@ class Rollouts:
     def _end_unfinished(self) -> None:
         """End the wait for all unfinished Applications.
 
-        The result is the unconfirmed state, if there is one and it is not a success, or else
-        "timed-out".
+        The result is the unconfirmed state if there is one and it is not a success. Otherwise, it
+        is "timed-out".
         """
         for watch in self._unfinished_watches():
             unconfirmed = watch.unconfirmed

@@ -128,7 +128,7 @@ KNOWN = (
     " files, ko --image-refs, jib-image.json, skaffold --file-output, GoReleaser's"
     " artifacts.json, and Tekton's IMAGES"
 )
-MOST = 1000  # images in one file; builds do not have more
+MOST = 1000  # images in one file; no build has more
 # Errors quote only words that look like this, because users may pass a file of passwords by
 # mistake.
 _LIKE_A_REFERENCE = re.compile(r"[\w.-]+(?::\d+)?(?:/[\w.-]+)+(?::[\w.-]+)?(?:@[\w:]+)?")

@@ -336,7 +336,8 @@ def _code_of_exit(end: SystemExit, argv: Sequence[str], call: Call) -> int:
 def _report_unexpected_error(error: Exception, argv: Sequence[str], call: Call) -> int:
     """Report an exception of an unexpected class, and return the exit code.
 
-    It is a defect, unless the help could not be printed, or the machine has run out of a resource.
+    The exception is a defect, unless the help could not be printed, or the machine has run out of a
+    resource.
     """
     prints_help = bool(SHOWN_BY_TYPER.intersection(argv))
     if isinstance(error, OSError) and prints_help:  # for example, the disk is full

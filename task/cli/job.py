@@ -423,7 +423,7 @@ def _refuse_secrets(options: HoldOptions, environ: Mapping[str, str]) -> None:
     """Raise `UsageError` if `--reason` or `--by`, which a commit will show, contains the value of a
     secret variable.
 
-    A CI system may expand variables in the text. GitLab does this for $NAME.
+    A CI system may expand variables in the text, as GitLab does for $NAME.
     """
     for name in SECRETS:
         secret = environ.get(name, "").strip()

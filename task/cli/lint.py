@@ -238,7 +238,7 @@ def _inspect(
 
 
 def _finding_without_place(severity: Severity, message: str, hint: str) -> Placed:
-    """Return a finding without a file and a line."""
+    """Return a finding without a file or line."""
     return Finding(noted(severity, message, hint)), "", 0
 
 
@@ -442,8 +442,8 @@ def _file_and_line(finding: Finding, prefix: str, texts: Mapping[str, str]) -> t
 
 
 LARGEST_DOCUMENT = 1_000_000  # characters in a document that is searched for a field
-# lines examined for one annotation, because a List may have thousands of Applications with the same
-# keys
+# the most lines to examine for an annotation, because a List may have thousands of Applications
+# with the same keys
 MOST = 500
 
 

@@ -104,7 +104,7 @@ def _findings_in_config(
     has_rules = bool(config.rules or config.freezes)
     if not has_rules:
         return
-    located = locate(f"{path}:0")  # it expects a path and a line, like the origin of a manifest
+    located = locate(f"{path}:0")  # `locate` expects a path and a line, like a manifest's origin
     if located:
         repo, _, _ = located
         subs_of_repo = [sub for sub in subs if same_repository(sub.repo, repo)]
@@ -421,7 +421,7 @@ def _unusable_target_findings(
             continue
         try:
             kind = resolve(sub, snapshot)
-            # Both raise if the target is unusable. Their results are not needed.
+            # Both calls raise if the target is unusable. Their results are not needed.
             EDITORS[kind].read(snapshot.files, target_of(sub, kind))
             refuse_hidden(snapshot.files, sub, kind, target_of(sub, kind))
         except TargetError as error:

@@ -295,7 +295,9 @@ class RegistryApi:
 
 
 def no_answer_error(name: str, error: NoAnswerError) -> RegistryError:
-    """Return the error for a registry that did not respond. `name` is its name in image names."""
+    """Return the error for a registry that did not respond. `name` is the registry's name in image
+    names.
+    """
     if error.kind == "tls":
         return RegistryAccessError(
             f"registry {name}: {error.message}",

@@ -1,6 +1,6 @@
 """Answers queries about images from all registries of a run.
 
-The same query is never sent twice.
+A query that succeeded is not sent again.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Registry:
             by_subject.setdefault(self._subject(question), []).append(question)
         groups = list(by_subject.values())  # each has the questions about one image
 
-        # Each registry has its own limit on simultaneous requests, so each registry gets some
+        # Each registry has its own limit on simultaneous requests, so more registries get more
         # threads.
         hosts = {group[0].image.registry for group in groups}
         thread_count = min(_MOST_THREADS, AT_ONCE * len(hosts))

@@ -211,7 +211,8 @@ def _mapping(data: Any, what: str) -> Mapping[str, Any]:
 
 
 def config_files(environ: Mapping[str, str]) -> tuple[DockerConfig, ...]:
-    """Read Docker's config files from their several places. Return the most explicit file first.
+    """Read Docker's config files from all the places where they may be. Return the most explicit
+    file first.
 
     Raises `RegistryAccessError` for an invalid file, and for an unreadable file that the user has
     set.

@@ -165,7 +165,7 @@ def _refuse_sorting(value: Any, what: str) -> None:
     """Raise `Malformed` unless an entry's `tagsortmode` is `none` or missing. `what` names the
     entry in the message.
     """
-    mode = "?"  # for a value that is not a string: an error, below
+    mode = "?"  # for values that are not strings, which are rejected below
     if isinstance(value, str | None):
         mode = value or "none"
     if mode.lower() == "none":

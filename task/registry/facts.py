@@ -230,7 +230,7 @@ def _image_config(repository: ImageRepository, member: Member) -> Config | None:
             return None
         same_digest = (item for item in images if item.digest == member.digest)
         image = next(same_digest, member)
-    if member.digest not in configs:  # a manifest in the old schema has stored its config
+    if member.digest not in configs:  # reading a manifest in the old schema also stores its config
         config = Config()  # an artifact may have no config
         if image.config:
             config = read_config(repository.json_blob(image.config))

@@ -90,7 +90,7 @@ class Sigstore:
 
 
 class Keyless:
-    """Accepts a keyless signature by any of these identities. Thread-safe."""
+    """Accepts a keyless signature from any of these identities. Thread-safe."""
 
     def __init__(
         self,

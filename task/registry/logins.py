@@ -454,7 +454,7 @@ def _run(
             child_environment(environ, (name,)),
             _PATIENCE[kind],
             stdin,
-            codes=tuple(range(256)),  # only a signal is an error: the caller judges exit codes
+            codes=tuple(range(256)),  # only a signal is an error: the caller interprets exit codes
         )
         return ended.exit_code, bytes(ended.stdout), bytes(ended.stderr)
     except sh.TimeoutException:

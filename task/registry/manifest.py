@@ -74,7 +74,7 @@ class Manifest:
 
     @property
     def is_old(self) -> bool:
-        """Whether the manifest has Docker's schema 1, which has no config."""
+        """Whether the manifest uses Docker's schema 1, which has no config."""
         return self.data.get("schemaVersion") == 1
 
 

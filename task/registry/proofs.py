@@ -1,6 +1,6 @@
 """Determines whether there is a proof of who built or signed an image.
 
-The proofs are in the places in a registry where signatures and attestations are stored.
+It looks in the places in a registry where signatures and attestations are stored.
 """
 
 from __future__ import annotations

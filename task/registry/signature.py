@@ -403,7 +403,7 @@ PREDICATES: Mapping[str, Callable[[Mapping[str, Any]], BuildOrigin]] = {
 
 def of_certificate(issuer: str, claims: Mapping[str, str]) -> BuildOrigin:
     """Return where an image was built, according to the claims in the certificate of a keyless
-    signature. The keys of `claims` are the last numbers in the IDs of Fulcio's extensions.
+    signature. The keys of `claims` are the last numbers in the OIDs of Fulcio's extensions.
     """
     signer = claims.get("9", "")
     runner = claims.get("11", "")

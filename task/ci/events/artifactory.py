@@ -22,7 +22,9 @@ def known(document: Document) -> bool:
 
 
 def read(document: Document, registry: str) -> Iterator[EventOrSkipped]:
-    """Yield the webhook's event: the image that was pushed, or why it is not a push of an image."""
+    """Yield the webhook's event: the image that was pushed, or why the event is not a push of an
+    image.
+    """
     data = mapping(document, "data") or document
     domain = text(document, "domain") or "docker"
     kind = text(document, "event_type")

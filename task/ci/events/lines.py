@@ -91,7 +91,7 @@ def _build_of_line(document: Document) -> Build:
 
 
 def _number_text(document: Document, key: str) -> str:
-    """Return the number at a key as a string, or the string at it."""
+    """Return the number or string at a key, as a string."""
     value = document.get(key)
     is_number = isinstance(value, int) and not isinstance(value, bool)
     return str(value) if is_number else _text_of_line(document, key)
