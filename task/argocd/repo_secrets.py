@@ -496,7 +496,7 @@ def _ssh_files(credentials: RepoCredentials) -> SshFiles:
 
 
 def _write_secret(folder: str, name: str, content: str) -> str:
-    """Create a file in a folder that only the user can read, and return its path."""
+    """Create a file with mode 0600 in the folder, and return its path."""
     path = os.path.join(folder, name)
     # O_EXCL: an existing file is never overwritten
     with open(

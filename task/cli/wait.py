@@ -188,8 +188,8 @@ def _is_bare(name: str) -> bool:
 
 
 def _list_applications(names: Sequence[str], api: ApplicationApi) -> Sequence[tuple[str, str]]:
-    """If one of the names is a bare name or a glob, return the (namespace, name) of all
-    Applications in Argo CD, sorted. Otherwise, return ().
+    """Return the (namespace, name) of all Applications in Argo CD, sorted, if any of the names is a
+    bare name or a glob. Otherwise, return ().
 
     Without a glob, the result is also () if the list cannot be read: permission to read a single
     Application is enough to wait for it. With a glob, that raises `SourceError`.

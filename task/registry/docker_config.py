@@ -90,8 +90,8 @@ def _auths_in(data: Mapping[str, Any]) -> Any:
 
 
 def _with_hosts(logins: Mapping[str, RegistryLogin | None]) -> dict[str, RegistryLogin]:
-    """Return the logins by key. Set `hosts` in each: the hosts of all keys with the same login,
-    because the user trusts all of them with it. Keys without a login are omitted.
+    """Return the logins by key, each with `hosts` set to the hosts of all keys with the same login,
+    because the user trusts all of these hosts with it. Keys without a login are omitted.
     """
     keys_by_login: dict[RegistryLogin, list[str]] = {}
     for key, login in logins.items():

@@ -38,9 +38,9 @@ def find(
     """Return an answer with these facts about an image, such as "digest" or "created". The answer
     may include other facts, which may be incomplete.
 
-    An index has several images, for different platforms. For an index, `created` and `labels` are
-    those of the newest image for one of the wanted `platforms`. A missing image is
-    `Answer(exists=False)`. Raises `RegistryError` and its subclasses.
+    An index has images for several platforms: its `created` and `labels` are those of the newest
+    image for one of the wanted `platforms`. A missing image is `Answer(exists=False)`. Raises
+    `RegistryError` and its subclasses.
     """
     needs_manifest = bool(_IN_MANIFEST & set(facts))
     if not needs_manifest:
