@@ -250,9 +250,9 @@ def _cloud_event(report: Report, commit: Commit, source: str, now: str) -> dict[
 
 
 def _is_in_commit(decision: Decision, commit: Commit) -> bool:
-    """Return whether the commit has the update that was decided.
+    """Return whether the commit contains the update that was decided.
 
-    A decision's branches may be unknown (""). Then, they are not compared.
+    A decision's branches may be unknown (""). If so, they are not compared.
     """
     sub = decision.subscription
     if decision.verdict != "update" or sub.repo != commit.repo:
