@@ -1,4 +1,6 @@
-"""`--deployments` in whole runs: what the forge of the application's repository shows about a run."""
+"""`--deployments` in whole runs: what the forge of the application's repository shows about a
+run.
+"""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -207,7 +207,9 @@ def test_the_report_names_the_event_behind_each_update() -> None:
 
 
 def test_a_rebuilt_head_branch_still_names_the_event_behind_each_build() -> None:
-    """The head branch is rebuilt with the updates that already wait there, and so are the trailers."""
+    """The head branch is rebuilt with the updates that already wait there, and so are the
+    trailers.
+    """
     other = "ghcr.io/acme/other"
     one = story("semver", git_branch="main:updates")
     one.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, other)})

@@ -1,4 +1,6 @@
-"""Realistic Applications, end to end: command → commit in a bare repository → what Argo CD reads."""
+"""Realistic Applications, end to end: command → commit in a bare repository → what Argo CD
+reads.
+"""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`lint --from-image-updater`: each Application before and after, and Image Updater's ConfigMap as options."""
+"""`lint --from-image-updater`: each Application before and after, and Image Updater's ConfigMap
+as options.
+"""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,6 @@
-"""The client for HTTP services: its limits, which servers get a login, and what the log contains."""
+"""The client for HTTP services: its limits, which servers get a login, and what the log
+contains.
+"""
 
 import email.utils
 import gzip

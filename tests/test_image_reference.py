@@ -41,7 +41,9 @@ def rows(suite: str, op: str) -> list[Any]:
 
 
 def their_registry(image: Image) -> str:
-    """Image Updater's `registry`: empty unless it is written explicitly, and never index.docker.io."""
+    """Image Updater's `registry`: empty unless it is written explicitly, and never
+    index.docker.io.
+    """
     written = image.name.startswith("docker.io/") or image.registry != "docker.io"
     return image.registry if written else ""
 

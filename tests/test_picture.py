@@ -37,7 +37,9 @@ def test_the_picture_is_self_contained() -> None:
 
 
 def test_the_timeline_matches_real_runs(tmp_path: Path) -> None:
-    """Two builds, of which the older one is late; a rollback; a build that waits; and its release."""
+    """Two builds, of which the older one is late; a rollback; a build that waits; and its
+    release.
+    """
     repo = bare_repo(tmp_path, {target("web"): KUSTOMIZATION.replace("1.0.0", "1.4.2")})
     place = [
         "--applications",

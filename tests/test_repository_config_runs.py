@@ -134,7 +134,9 @@ def test_reading_the_config_needs_no_extra_fetch(tmp_path: Path) -> None:
 
 
 def test_lint_names_the_line_of_a_mistake_in_the_config(tmp_path: Path) -> None:
-    """The config is at the root of the work tree, wherever in the work tree the Applications are."""
+    """The config is at the root of the work tree, wherever in the work tree the Applications
+    are.
+    """
     git(tmp_path, "init", "--quiet", "work")
     apps = tmp_path / "work" / "applications"
     apps.mkdir()

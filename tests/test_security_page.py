@@ -127,7 +127,9 @@ CALLS = [
 def test_logins_in_urls_are_never_shown(
     tmp_path: Path, call: tuple[str, ...], broken: bool
 ) -> None:
-    """Messages quote annotations, and an Application's owner may have written a password into any of them."""
+    """Messages quote annotations, and an Application's owner may have written a password into
+    any of them.
+    """
     annotations = {"git_repository": LOGIN, "write_back_source": LOGIN}
     if broken:
         annotations |= {

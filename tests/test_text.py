@@ -1,4 +1,4 @@
-"""Text of others, fit to be printed."""
+"""Untrusted text, made safe to print."""
 
 import json
 from typing import Any
