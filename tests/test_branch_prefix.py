@@ -33,7 +33,7 @@ class Here:
 
     @property
     def branches(self) -> set[str]:
-        """The first parts of the names of all branches but `main`."""
+        """The first parts of all branch names except `main`."""
         lines = git(self.repo, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/")
         return {name.rpartition("/")[0] or name for name in lines.split()} - {"main"}
 

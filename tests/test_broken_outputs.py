@@ -53,7 +53,7 @@ def full() -> Iterator[BinaryIO]:
 
 @contextmanager
 def gone() -> Iterator[BinaryIO]:
-    """A pipe whose reader has gone."""
+    """A pipe whose reader is gone."""
     reader, writer = os.pipe()
     os.close(reader)
     with open(writer, "wb") as file:

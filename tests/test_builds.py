@@ -28,7 +28,7 @@ class Scene:
         self.apps = manifest(folder, application("a", self.repo, **given))
 
     def event(self, version: str, *more: str, command: str = "run", code: int = 0) -> Any:
-        """The decision about one event."""
+        """Run the command for one event, and return its decision."""
         result = self.call(command, "--image", f"{WEB}:{version}", *more)
         assert result.code == code, result.stderr
         return result.json["decisions"][0]

@@ -63,7 +63,7 @@ ENVIRON = {**HIDDEN, **KEPT, **BASIC}
 
 
 def program(folder: Path, name: str, then: str = "exit 1") -> Path:
-    """A program that writes down its environment."""
+    """Create a program that records its environment, and return its path."""
     path = folder / "bin" / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\nenv >> {folder}/{name}.env\n{then}\n")

@@ -87,7 +87,7 @@ def test_a_github_app_can_commit_through_the_api(server: CommittingGitHub, tmp_p
     assert scene.event(f"{WEB}:1.1.0")["status"] == "unchanged"
 
 
-def test_an_executable_file_is_an_error_for_its_application_only(
+def test_an_executable_file_is_an_error_only_for_its_application(
     server: CommittingGitHub, tmp_path: Path
 ) -> None:
     scene = scene_of(server, tmp_path, names=("a", "b"))

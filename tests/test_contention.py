@@ -98,7 +98,7 @@ def test_concurrent_runs_for_one_image_leave_the_newest_version(tmp_path: Path) 
 
 
 def emptied(folder: Path) -> bool:
-    """Empty the folder, and return whether it stays empty because no process still uses it."""
+    """Empty the folder, and return whether it is empty and no process uses it anymore."""
     for left in list(folder.iterdir()):
         shutil.rmtree(left, ignore_errors=True)
     return not at_work(folder) and not list(folder.iterdir())

@@ -413,5 +413,5 @@ def named(image: Image, name: str) -> Image:
 
 
 def waiting(one: WaitingList) -> list[tuple[str, str, str, Build]]:
-    """Return what waits on a head branch."""
+    """Return the builds that wait on a head branch."""
     return [(build.image, build.tag, build.digest, build.build) for build in one.builds]

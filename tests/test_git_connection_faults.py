@@ -35,7 +35,7 @@ def ground(tmp_path: Path, repos: Path) -> Ground:
     return Ground(tmp_path, repos)
 
 
-# the connection
+# Faults of the connection
 
 
 @pytest.mark.parametrize("reset", [False, True])
@@ -95,7 +95,7 @@ def test_a_closed_port_is_a_temporary_failure(ground: Ground, web: Nginx) -> Non
         assert (ground.by_http(way.port).code, ground.landed()) == (0, True)
 
 
-# a server that dies
+# Faults of the server
 
 
 def test_a_rerun_succeeds_after_the_server_is_killed_during_a_fetch(
@@ -168,7 +168,7 @@ def test_a_push_is_retried_only_if_git_is_killed_on_the_server_before_the_push_l
         assert (ground.run(ssh.url(ground.repo), *key).code, ground.commits()) == (0, 2)
 
 
-# here
+# Faults of this machine
 
 
 def test_a_certificate_error_hints_at_a_wrong_clock(

@@ -112,7 +112,7 @@ FUTURE = "Mon, 2 Nov 2099 12:00:00 +0100"
             "",
             ("--minimum-age", "3d"),
             "too-young",
-        ),  # went back
+        ),  # the source went back to 1.1.0
     ],
 )
 def test_a_promotion_waits_until_the_source_has_had_the_version_long_enough(

@@ -306,7 +306,7 @@ def test_a_broken_entry_is_an_error_and_the_other_entries_are_updated(
 
 
 @pytest.mark.measured
-def test_details_of_the_scanning_job_are_not_recorded_as_the_build(
+def test_details_of_the_scanning_job_are_not_recorded_as_details_of_the_build(
     tmp_path: Path, oci_registry: RegistryApi
 ) -> None:
     oci_registry.put("acme/web", "main-2", image(created=DAY.format(2)))

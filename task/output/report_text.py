@@ -102,7 +102,7 @@ def rendered(console: Console, *parts: RenderableType) -> str:
 
 def _grids(report: JSON, console: Console) -> Iterator[RenderableType]:
     """Yield each Application's name and its decisions, in columns that are the same for all
-    Applications. Cells that do not fit side by side are put below.
+    Applications. Cells that do not fit side by side go below the others.
     """
     has_unicode = console.encoding.startswith("utf")
     rows_by_app: dict[str, list[_Cells]] = {}

@@ -349,8 +349,8 @@ def rules(image_status: ImageStatus) -> str:
 
 
 def build_line(build: PastBuild) -> str:
-    """Return the text about one of an image's recent builds: its version, when and by whom it was
-    written, and the commit.
+    """Return the text that describes one of an image's recent builds: its version, when and by whom
+    it was written, and the commit.
     """
     version = _short_version(build.tag, build.digest)
     author = f"by {build.by}" if build.by else ""

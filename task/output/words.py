@@ -35,7 +35,7 @@ OVERRIDDEN = "overridden"  # a refused version that another Application or alias
 NOT_READ = "not read"
 NO_VERSION = "(none)"
 MOST_IMAGES = 3  # maximum number of images listed in a line
-# the rule of the warning that this option excludes all matching Applications
+# the rule of the warning that `--only-repository` excludes all matching Applications
 ELSEWHERE = "only-repository"
 ACTS = {
     1: "please report this defect",

@@ -554,7 +554,7 @@ def agreed(shared_by: Sequence[Wishes], common: Wishes) -> Wishes:
 
 
 def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
-    """Return the wishes (the config's settings) that follow from several layers of them.
+    """Return the wishes (the config's settings) that result from several layers of them.
 
     Each wish comes from the first layer that sets it. None means that a layer does not set it.
     """
@@ -568,8 +568,8 @@ def wishes_of_layers(layers: Sequence[Wishes]) -> Wishes:
 
 
 def unmatched(config: RepositoryConfig, subs: Sequence[Subscription]) -> list[tuple[str, int]]:
-    """Return each rule and freeze that does not apply to any of the subscriptions, as its path in
-    the config file, such as `rules[2]`, and its line.
+    """Return the path in the config file, such as `rules[2]`, and the line of each rule and freeze
+    that does not apply to any of the subscriptions.
     """
     parts: dict[str, Rule | Freeze] = {}
     for number, rule in enumerate(config.rules, start=1):
