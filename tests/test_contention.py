@@ -62,7 +62,7 @@ def test_concurrent_runs_on_one_branch_all_land(tmp_path: Path) -> None:
 def test_concurrent_runs_on_head_branches_of_one_base_all_land(
     tmp_path: Path, atomic: bool
 ) -> None:
-    """Each run has its own head branch, but their lists are on one memory branch."""
+    """Each run has its own head branch, but all of their waiting lists are on one memory branch."""
     names = [f"app{number}" for number in range(CROWD)]
     repo = repository(tmp_path, *names)
     git(repo, "config", "receive.advertiseAtomic", str(atomic).lower())
@@ -171,7 +171,7 @@ def test_the_next_run_recovers_from_a_client_killed_during_a_push(
     tmp_path: Path, hang: str
 ) -> None:
     """Whether the client is killed before or after the branch moves, there is exactly one commit
-    after the next run.
+    for the update after the next run.
     """
     repo = repository(tmp_path, "a")
     marker = tmp_path / "hanging"

@@ -148,8 +148,8 @@ def received(pushes: Path) -> list[int]:
 def test_a_rerun_makes_one_commit_after_a_client_gives_up_on_a_slow_server(
     ground: Ground, web: Nginx, number: int
 ) -> None:
-    """Whether or not the client's push still lands, there is exactly one commit after the next
-    run.
+    """Whether or not the client's push still lands, there is exactly one commit for the update
+    after the next run.
     """
     pushes = ground.folder / "pushes"
     hook(ground.repo, "pre-receive", f"echo $PPID >> {pushes}; sleep 2")

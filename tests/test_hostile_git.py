@@ -1,5 +1,5 @@
-"""Hostile Git servers against real git: a run stays small, ends in time and gives the reason, and
-ends on a signal.
+"""Hostile Git servers against real git: a run stays small, ends in time with the reason, and can be
+stopped by a signal.
 """
 
 import json

@@ -1042,8 +1042,8 @@ def test_each_reference_that_makes_a_resource_unusable_is_reported_on_its_line(
 
 
 def test_a_mistake_in_a_list_item_is_reported_at_the_start_of_the_list(tmp_path: Path) -> None:
-    """A List is a single document, and may have thousands of items, so only the document has a
-    line.
+    """A List is a single document, and may have thousands of items, so the line of the document is
+    reported.
     """
     resource = yaml.safe_load(RESOURCE)
     path = tmp_path / "list.json"

@@ -97,8 +97,8 @@ def giving(answers: Sequence[Answer]) -> Callable[[], str]:
     return give
 
 
-# A change whose response is lost lands once, and its sender learns that it has landed. The results
-# of each attempt to send, the results of each check, and the outcome.
+# A change whose response is lost lands once, and its sender learns that it has landed. Each case
+# has the results of the attempts to send, the results of the checks, and the outcome.
 ENDS: list[tuple[list[Answer], list[Answer], Answer]] = [
     ([DONE], [], DONE),
     ([LOST], [DONE], DONE),

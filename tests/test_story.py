@@ -33,7 +33,7 @@ P = "argocd-image-updater.argoproj.io/"
 application = partial(runs.application, write_back_target="")  # updates go to the override file
 KUSTOMIZATION = "resources: []\nimages:\n- name: ghcr.io/acme/web\n  newTag: 1.0.0\n"
 WEB = "ghcr.io/acme/web"
-# An update hook with which somebody else's commit lands while ours is being received.
+# An update hook that lands somebody else's commit while ours is being received.
 MOVES_THE_BRANCH = """#!/bin/sh
 new=$(git -c user.name=x -c user.email=x commit-tree -p main -m other 'main^{tree}')
 env -u GIT_QUARANTINE_PATH git update-ref refs/heads/main $new

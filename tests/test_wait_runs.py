@@ -601,7 +601,7 @@ def out_of_sync(one: dict[str, Any], tip: str) -> list[dict[str, Any]]:
 
 
 def test_a_sync_window_is_reported_before_the_push_and_ends_the_wait(tmp_path: Path) -> None:
-    """The wait must not end only after ten minutes, with advice to wait longer."""
+    """Otherwise, the wait would time out after ten minutes, with advice to wait longer."""
     repo = repository(tmp_path, "web")
     window = {"kind": "deny", "schedule": "* * * * *", "duration": "1h", "applications": ["*"]}
     project = {

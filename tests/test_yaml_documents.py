@@ -110,7 +110,7 @@ def test_a_yaml_alias_bomb_is_read_in_linear_time() -> None:
 
 
 # What `kubectl label --local -o json` (1.32) prints for these mappings in a ConfigMap. kustomize
-# differs if both mappings have a key that is above `<<`: it keeps that key's value.
+# differs if a key is in both mappings and is above `<<`: it keeps that key's value.
 @pytest.mark.parametrize(
     ("text", "read"),
     [
