@@ -1,6 +1,4 @@
-"""Many runs, and people, push to one branch: every event either lands exactly once or is
-explained.
-"""
+"""Many runs and people push to one branch: every event either lands exactly once or is explained."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Override files that people edit, too, in whole runs: people's values stay, and carried values
+"""Override files that people also edit, in whole runs: people's values stay, and carried values
 follow their source.
 """
 
@@ -15,7 +15,7 @@ KUSTOMIZE = {"apps/a/kustomization.yaml": "resources: []\n"}
 
 
 class Scene:
-    """One Application in one repository, whose spec has parameters, images, or variables."""
+    """One Application, whose spec has parameters, images, or variables, in one repository."""
 
     def __init__(self, folder: Path, files: dict[str, str]) -> None:
         self.folder = folder
