@@ -1,4 +1,4 @@
-"""Renamed repositories on Azure and Bitbucket: redirects are followed; a warning has the new page."""
+"""Renamed repositories on Azure and Bitbucket: redirects are followed, and a warning is logged."""
 
 from dataclasses import replace
 

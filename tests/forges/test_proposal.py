@@ -191,7 +191,7 @@ HOSTILE = [
 
 
 def outside_code(text: str) -> str:
-    """Return the text that Markdown interprets: no code blocks or spans, and no comments of ours."""
+    """Return the text that Markdown interprets, without code blocks, code spans, our comments."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
     return ANY.sub("", text).replace(FOLDED, "").replace("\n### Image Update: ", "")

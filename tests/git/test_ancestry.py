@@ -40,7 +40,7 @@ def shown(kin: Kin) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a repository: 120 commits on main, 5 from its 100th on work, a merge of it, an orphan."""
+    """Return a repository: 120 commits on main, 5 more on a branch `work`, a merge, an orphan."""
     made = bare_repo(tmp_path_factory.mktemp("lineage"), {"app.py": "0\n", "docs/a": "a\n"})
     main = chain(made, 120)
     git(made, "branch", "work", main[99])

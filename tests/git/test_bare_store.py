@@ -296,7 +296,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             3,
         ),  # both filters are refused; then everything
         ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; then everything
-        ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; then as for a large repository
+        ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; then as if large
         (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
         (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
         (
@@ -334,7 +334,7 @@ def test_servers_with_fewer_capabilities_need_more_fetches(
             "a/b/e.yaml": "2\n",
         }
         assert git_door.calls.count("fetch") == fetches
-        assert [line for line in said if "warning" in line] == []  # there is nothing to do for anyone
+        assert [line for line in said if "warning" in line] == []  # no action is needed
         commit(repo, {"a/b/e.yaml": "new\n"})
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 

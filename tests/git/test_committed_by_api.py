@@ -1,4 +1,4 @@
-"""Commits through GitHub's API: compare-and-swap as in a push, no duplicates if responses are lost."""
+"""Commits through GitHub's API: compare-and-swap as in a push, and no duplicates on retries."""
 
 import os
 from collections.abc import Iterator

@@ -1,6 +1,7 @@
 """Folders with the same content have the same ID, and each of them is read and written.
 
-In a fetch by ID with a tree filter, Git 2.39 loses a tree that is also a child of another requested tree.
+In a fetch by ID with a tree filter, Git 2.39 loses a tree that is also a child of another
+requested tree.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The limits on what a Git server may cost a run: output, packs, memory, and time per repository."""
+"""Limits on what a Git server may cost a run: output, packs, memory, and time per repository."""
 
 import os
 import resource
@@ -85,7 +85,7 @@ def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -
 
 
 def test_a_stricter_limit_of_the_step_stays() -> None:
-    """With `ulimit -f` in the step, a full disk is the problem, not a server that sends too much."""
+    """With `ulimit -f` in the step, the disk is full, and the server has not sent too much."""
     code = """
 import resource
 from task.processes import Bounds
@@ -206,7 +206,7 @@ def test_the_total_size_of_packs_is_measured(tmp_path: Path) -> None:
 def test_a_blob_that_is_too_large_is_not_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few kilobytes may expand to terabytes, so the process that would unpack them is replaced."""
+    """A few kilobytes may expand to terabytes, so the process that unpacks them is replaced."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
     repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
     door = Git(os.environ, protocols=FILE)

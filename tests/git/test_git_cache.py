@@ -211,7 +211,7 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
 def test_a_cache_works_with_a_server_that_cannot_send_single_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
-    """The server speaks the old protocol. It sends the trees but no files, so the cache lacks them."""
+    """With the old protocol, the server sends the trees but no files, so the cache lacks them."""
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", V0)
     monkeypatch.setattr(
         "task.git.repository.remote._SMALL", "blob:none"

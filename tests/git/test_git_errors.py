@@ -452,7 +452,7 @@ def test_no_login_and_no_control_character_is_shown() -> None:
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 @pytest.mark.parametrize("words", ENDLESS)
 def test_long_lines_are_processed_quickly(words: str, length: int) -> None:
-    """A line of 60 KB took 19 seconds, and a line of 1.2 MB took hours without reacting to signals."""
+    """Once, a line of 60 KB took 19 seconds, and 1.2 MB took hours and blocked signals."""
     line = words * (length // len(words))
     began = time.process_time()
     failure(line, "x")

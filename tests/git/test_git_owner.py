@@ -104,7 +104,7 @@ def test_the_order_is_unknown_for_a_source_repository_of_another_user(tmp_path: 
 
 @ROOT_ONLY
 @pytest.mark.parametrize("configured", [True, False])
-def test_safe_directories_are_ignored_if_git_configuration_is_disabled(
+def test_safe_directories_apply_unless_git_configuration_is_disabled(
     tmp_path: Path, configured: bool
 ) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})

@@ -106,7 +106,7 @@ def test_a_head_branch_is_read_from_servers_with_fewer_capabilities(
 
 
 def test_cached_branches_may_be_renamed_between_runs(tmp_path: Path) -> None:
-    """Between runs, branches are renamed, and a branch's name becomes the folder of another branch."""
+    """Between runs, a branch's name may become the folder of another branch."""
     repo, kept = repository(tmp_path, {HEAD: AFTER}), str(tmp_path / "kept")
     found = []
     for before, after in (("", HEAD), (HEAD, f"{HEAD}/below"), (f"{HEAD}/below", HEAD)):
