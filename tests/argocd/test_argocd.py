@@ -264,9 +264,7 @@ def test_a_server_that_does_not_respond_in_time_is_down(server: ArgoCDServer) ->
     try:
         with pytest.raises(SourceDownError, match=r"in time|took more"):
             api_of(server).get_application("argocd", "web")
-        api_of(server).refresh_application(
-            "argocd", "web"
-        )  # it is requested, but not waited for
+        api_of(server).refresh_application("argocd", "web")  # it is requested, but not waited for
     finally:
         server.lock.release()
 

@@ -296,7 +296,12 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             3,
         ),  # both filters are refused; then everything
         ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; then everything
-        ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; then as if large
+        (
+            "",
+            {"uploadpackfilter.blob:limit.allow": "false"},
+            "small",
+            3,
+        ),  # refused; then as if large
         (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
         (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
         (

@@ -410,7 +410,7 @@ def test_no_process_argument_contains_a_secret(
 
 
 def read_only(but: Path) -> list[str]:
-    """Return a command prefix that makes all but one folder read-only, or [] if that is forbidden."""
+    """Return a command that makes all but one folder read-only, or [] if that is forbidden."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         return []
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"'

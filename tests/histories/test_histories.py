@@ -260,7 +260,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()
     def delete(self) -> None:
-        """Let a person delete the branch. A release waiting there is lost: the base's hold remains."""
+        """Let a person delete the branch. Its releases are lost: the base's holds remain."""
         self.scene.branch.delete(HEAD)
         whole, held = self.scene.held_on_base
         for name, image in self.images.items():
@@ -277,7 +277,7 @@ class Histories(RuleBasedStateMachine):
         step=st.sampled_from(["land", "remember", "drop"]),
     )
     def race(self, verb: str, name: str, number: int, other: str, faster: int, step: str) -> None:
-        """Let another run win just before a step of this run. Repeating it makes up for the loss."""
+        """Let another run win just before a step of this run, and then repeat this run."""
         if verb == "release" and any(image.whole for image in self.images.values()):
             return
         raced = False

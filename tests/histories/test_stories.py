@@ -38,7 +38,7 @@ def test_updates_merged_by_others_are_kept() -> None:
 def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
-    """Anyone with push access could have forged its list. The next run that names the branch decides."""
+    """Anyone with push access could have forged its list. The next run that names it decides."""
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")

@@ -257,7 +257,7 @@ class Teams(RuleBasedStateMachine):
         report: Report,
         released: Collection[str] = (),
     ) -> None:
-        """Check that each removed build has a row and a good reason, and that the rest are valid."""
+        """Check that removed builds have a row and a good reason, and that the rest are valid."""
         after = self.listed
         rows = {
             (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
@@ -308,7 +308,7 @@ class Teams(RuleBasedStateMachine):
     def has_arrived(
         self, aliases: Collection[str], number: int, apps: Collection[str], report: Report
     ) -> None:
-        """Check that after an event, a valid new build waits if it is not held, or a newer one does."""
+        """Check that a valid new build that is not held waits after its event, or a newer one."""
         unknown = {
             (one.subscription.application.name, one.subscription.entry.alias)
             for one in report.decisions

@@ -127,7 +127,7 @@ def _lay_files(folder: Path, volume: Volume) -> None:
 
 
 def _lay_secret(folder: Path, volume: Volume) -> None:
-    """Write links to links to the files. The pod's group may read the files, whatever their mode."""
+    """Write links to links to the files. The pod's group may read the files in any mode."""
     real = folder / "..2026_01_02_03_04_05.678901234"
     real.mkdir()
     real.chmod(0o755)

@@ -1,4 +1,4 @@
-"""One version everywhere: a bump in a copy of the tree is consistent, and a repeat changes nothing."""
+"""One version everywhere: a bump in a copy of the tree is complete and can be repeated."""
 
 import re
 import shutil

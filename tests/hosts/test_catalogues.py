@@ -1,6 +1,6 @@
 """Our files meet the rules of Artifact Hub, Tekton's and GitLab's catalogs, GitHub's Marketplace.
 
-Their own checkers are Go programs and web forms. `tests/data/catalogues.json` has the rules of these.
+Their own checkers are Go programs and web forms. `tests/data/catalogues.json` has their rules.
 The checks by actionlint, zizmor, and check-jsonschema's schemas are in test_workflows.py.
 """
 
@@ -41,7 +41,7 @@ def of_kind(path: Path) -> str:
 
 @pytest.mark.parametrize("path", OWNERS, ids=lambda path: path.parent.name)
 def test_artifact_hub_accepts_the_repository_file(path: Path) -> None:
-    """Its owner is whoever adds it there. In the file, an owner is an email address; we have none."""
+    """Its owner is whoever adds it. An owner in the file would be an email address; we have none."""
     (document,) = documents(path)
     assert problems("artifacthub-repo", document) == []
     assert set(document) <= {"ignore", "repositoryID"}

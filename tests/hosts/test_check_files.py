@@ -32,7 +32,7 @@ def github(scene: Scene, event: Mapping[str, Any], sha: str, name: str) -> Ran:
     (workflow,) = documents(GITHUB_FILE)
     assert name in workflow[True]
     (step,) = (one for one in maps(workflow) if "argocd-image-update/" in one.get("uses", ""))
-    context = {"github.event_name == 'pull_request'": "false"}  # no API answers here
+    context = {"github.event_name == 'pull_request'": "false"}  # no API is available here
     root = scene.checkout("/github/workspace", sha)
     environ = {
         "GITHUB_EVENT_PATH": "/github/workflow/event.json",
@@ -54,7 +54,7 @@ def pull_request(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def merge_group(scene: Scene, head: str, base: str = "main") -> Ran:
-    """Run on a queue's commit, which is on top of earlier queued changes and on no visible branch."""
+    """Run on a commit of the queue, on top of earlier changes and on no visible branch."""
     group = {
         "base_sha": git(scene.repo, "rev-parse", base),
         "base_ref": "refs/heads/main",
@@ -110,14 +110,14 @@ def merge_train(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def gitea(scene: Scene, head: str) -> Ran:
-    """Run like Gitea's runner, with the variables of GitHub's runner, and the head's commit as SHA."""
+    """Run like Gitea's runner: GitHub's variables, with the head's commit as SHA."""
     (workflow,) = documents(GITEA_FILE)
     (step,) = (one for one in maps(workflow) if "docker://" in one.get("uses", ""))
     root = scene.checkout("/github/workspace", head)
     event = {"pull_request": {"base": {"ref": "main"}, "head": {"sha": head}}}
     environ = {
         **{name: text for name, text in step["env"].items() if "${{" not in text},
-        "IMAGE_UPDATE_COMMENT": "false",  # no API answers here
+        "IMAGE_UPDATE_COMMENT": "false",  # no API is available here
         "GITHUB_EVENT_PATH": "/github/workflow/event.json",
         "GITHUB_REPOSITORY": "acme/gitops",
         "GITHUB_SHA": head,

@@ -45,7 +45,7 @@ def test_the_base_image_is_pinned_and_replaceable() -> None:
 
 
 def test_renovate_updates_the_digest_of_the_base_image() -> None:
-    """Renovate reads the default of an ARG in a FROM. Dependabot does not, and updates the actions."""
+    """Renovate reads the default of an ARG in a FROM. Dependabot does not: it updates actions."""
     renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
     assert renovate["enabledManagers"] == ["dockerfile"]
     assert renovate["dockerfile"]["pinDigests"] is True
@@ -152,7 +152,9 @@ def test_a_user_without_a_name_can_write_to_the_home_folder(runtime: str) -> Non
 @real
 @pytest.mark.parametrize("user", ["65532:0", f"{OPENSHIFT}:0"])
 def test_the_container_stops_at_once_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts the connection, and sends nothing
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as server:  # accepts the connection, and sends nothing
         stalled = f"https://127.0.0.1:{server.getsockname()[1]}/repo.git"
         apps = json.dumps({"kind": "List", "items": [application("web", stalled)]})
         given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}

@@ -75,7 +75,7 @@ def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step
 
 
 def tekton_home(scene: Scene, way: str) -> Step:
-    """Return a step with a ServiceAccount's Secrets in the home, and only manifests as workspace."""
+    """Return a step with credentials that Tekton put into the home, not into a workspace."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     step = runners.tekton(given, {"source": applications(scene, way)})
     files = {f".ssh/{name}": text for name, text in scene.ssh_secret().items()}
@@ -127,7 +127,7 @@ def github(scene: Scene, way: str) -> Step:
 
 
 def gitlab(scene: Scene, way: str) -> Step:
-    """Return a step with secrets in project variables, and certificate authorities in a file variable."""
+    """Return a step with secrets in project variables, and a CA bundle in a file variable."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     if way == "ssh":

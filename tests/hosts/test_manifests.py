@@ -144,7 +144,7 @@ def test_a_form_is_small_enough_for_dashboards(path: Path) -> None:
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> None:
-    """An option that is not a parameter is written --name, and is passed in the parameter options."""
+    """An option that is not a parameter is written --name, and passed in the parameter options."""
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
         assert not [flag for flag, _ in named if flag in table.FORM]
@@ -261,7 +261,7 @@ def test_github_accepts_every_secret_as_an_input() -> None:
 
 
 def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
-    """Return the pod as the host completes it. The host's root containers have this security context.
+    """Return the pod as completed by the host, whose root containers have this security context.
 
     Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
     Tekton Pipelines 1.15 (`set-security-context`).
@@ -361,13 +361,13 @@ def test_argo_retries_temporary_failures() -> None:
 
 
 def test_locks_and_timeouts_are_left_to_the_caller() -> None:
-    """A lock would be held during `--wait`. Our limit might be shorter than a user's `wait-timeout`."""
+    """A lock would be held during `--wait`. A limit might be shorter than a `wait-timeout`."""
     assert not leaf().keys() & {"synchronization", "activeDeadlineSeconds", "timeout"}
     assert "timeout" not in load(TASK)["spec"]["steps"][0]
 
 
 def test_argo_declares_the_report_artifact_as_optional() -> None:
-    """Argo fails a step whose artifact it cannot store, and by default it has no artifact repository."""
+    """Argo fails a step whose artifact it cannot store, as on an installation without a repository."""
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True

@@ -152,7 +152,7 @@ def pods(api: KubernetesApi) -> None:
 def test_a_whole_run_needs_only_the_shipped_roles(
     api: KubernetesApi, tmp_path: Path, host: str
 ) -> None:
-    """The command itself finds Applications, gets credentials, patches, sends Events, and refreshes."""
+    """The command itself makes all requests: discovery, credentials, patches, Events, refreshes."""
     api.rules = [*manifests(host, "namespace"), *manifests(host, "credentials")]
     repo = runs.repository(tmp_path, "git")
     api.add(APPLICATIONS, clusters.full_application("git", repo), clusters.live_app("live"))

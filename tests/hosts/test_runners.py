@@ -282,7 +282,7 @@ def test_a_plan_writes_nothing_to_the_repository(scene: Scene) -> None:
 
 @FEW
 def test_rollback_hold_and_release_each_make_one_commit_with_literal_text(scene: Scene) -> None:
-    """Special characters in their texts are literal, whatever a shell or command line makes of them."""
+    """Their texts are literal, whatever a shell or a command line would make of them."""
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
     for tag in ("1.1.0", "1.2.0"):
         assert scene.run(image=f"{WEB}:{tag}").results["status"] == "updated"
@@ -549,7 +549,7 @@ def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) 
         "2.0.0",
         '["argocd/api"]',
     ), ran.stderr
-    # With pull-request, nothing is pushed to the base instead, although a local folder has no requests.
+    # A local folder has no requests, but with pull-request, nothing is pushed to the base instead.
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
     assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr

@@ -1,4 +1,4 @@
-"""The samples: valid on their hosts, and consistent with the Task and the template that they use."""
+"""The samples: valid on their hosts, and consistent with the Task and template that they use."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -63,7 +63,7 @@ def seconds(text: str) -> int:
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Yield each time limit on our step in samples, READMEs, and guides: place, parameters, limit."""
+    """Yield the time limits on our step in samples, READMEs, guides: place, parameters, limit."""
     pages = [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "tekton").rglob("*.md"),
@@ -88,7 +88,7 @@ def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
 
 
 def test_no_time_limit_is_shorter_than_the_longest_run() -> None:
-    """A killed step writes no results. Once, Tekton's step ended after ten minutes, during a wait."""
+    """A killed step writes no results. Once, Tekton killed a wait after ten minutes."""
     forms = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
     found = list(limits())
     assert found
