@@ -23,7 +23,7 @@ JOB = Job("plan", (), SCOPE, Terms(), WORDING, dry=True, requests=LINKS, comment
 
 
 class Page:
-    """A forge's comments, which records what is posted."""
+    """A forge's comment API that records what is posted."""
 
     def __init__(self, forge: str = "github") -> None:
         self.forge, self.given = forge, list[tuple[str, str, str]]()
@@ -34,7 +34,7 @@ class Page:
 
 
 def world(comments: Callable[[str], Page]) -> World:
-    """A world with only comments and the log."""
+    """Return a world with only comments and the log."""
     said: list[str] = []
     nothing: list[Any] = []
     return fake_world(

@@ -33,7 +33,7 @@ class Forge:
     """A forge that records (environment, state) in order, and the commit's states."""
 
     def __init__(self, error: TaskError | None = None, *known: str) -> None:
-        self.error, self.known = error, known  # environments that an earlier run began
+        self.error, self.known = error, known  # environments with a deployment by an earlier run
         self.told: list[tuple[str, str]] = []
         self.statuses: list[CommitStatus] = []
         self.last: Deployment | None = None
@@ -57,7 +57,7 @@ class Forge:
 
 
 def world(forge: Forge) -> World:
-    """A world with only the forge and Argo CD's pages."""
+    """Return a world with only the forge and Argo CD's pages."""
     never: Callable[..., Forge] = lambda *_: forge  # noqa: E731
     return fake_world(
         applications=list, locate=lambda _origin: None, repository=never,
@@ -115,9 +115,9 @@ ROWS: list[
         [("web", "in_progress"), ("web", "failure")],
         ["pending", "failure"],
     ),
-    # Argo CD could not be queried, so the end is unknown
+    # Argo CD could not be queried, so the outcome is unknown
     ([landed()], [], [("web", "in_progress")], ["pending", "pending"]),
-    # an image that was already in Git: begun by an earlier run, or not at all
+    # the image was already in Git: an earlier run began a deployment, or none did
     ([landed(verdict="unchanged")], [ended()], [], []),
     ([landed("known", "unchanged")], [ended("known")], [("known", "success")], ["success"]),
     # a request that was merged while the run was waiting, and one that was not
@@ -142,7 +142,7 @@ ROWS: list[
 
 
 @pytest.mark.parametrize(("of", "ends", "told", "statuses"), ROWS)
-def test_a_waiting_run_reports_each_deployment_from_start_to_end(
+def test_a_waiting_run_reports_each_deployment_from_start_to_finish(
     of: Sequence[LandedApplication],
     ends: Sequence[RolloutEnd],
     told: list[tuple[str, str]],

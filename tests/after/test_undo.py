@@ -25,7 +25,7 @@ CAUSE = "degraded: Deployment web: exceeded its progress deadline"
 def failing(
     scene: Story, meanwhile: Callable[[], object] = lambda: None, cause: str = CAUSE
 ) -> Story:
-    """A scene with failing rollouts. `meanwhile` is called during the wait."""
+    """Return a scene with failing rollouts. `meanwhile` is called during the wait."""
 
     def follow(landed: Sequence[LandedApplication]) -> Followed:
         scene.follow = lambda _landed: Followed()  # for this run only
@@ -273,7 +273,7 @@ def test_a_hostile_cause_is_shortened_to_one_printable_line() -> None:
 
 
 class Raced(Branch):
-    """A branch on which others land commits between a writer's read and its push."""
+    """A branch to which others push commits between a writer's read and its push."""
 
     def __init__(self) -> None:
         super().__init__({target("a"): KUSTOMIZATION})
@@ -298,7 +298,7 @@ class Raced(Branch):
 def test_a_rollback_never_overwrites_a_newer_build(
     builds: list[tuple[int, bool, list[int], bool]],
 ) -> None:
-    """Others land during the wait, or right before the rollback's push. The newest build is kept."""
+    """Others push during the wait or right before the rollback's push. The newest build is kept."""
     branch = Raced()
     scene = Story(application("a", URL, update_strategy="newest-build"), branch)
     newest = 0

@@ -1,4 +1,4 @@
-"""Credential sources. Rows of the cases are Image Updater's own outputs."""
+"""Credential sources. The cases were recorded from Image Updater itself."""
 
 import json
 from dataclasses import asdict, replace
@@ -57,12 +57,12 @@ PULL = CredentialSource("pullsecret", namespace="ns", name="n", field=".dockerco
         ("pullsecret:ns/n", PULL),
         ("env:TOKEN", CredentialSource("env", env="TOKEN")),
         ("ext:/scripts/x.sh", CredentialSource("ext", script="/scripts/x.sh")),
-        ("ext:x.sh", CredentialSource("ext", script="x.sh")),  # refused when it is run
+        ("ext:x.sh", CredentialSource("ext", script="x.sh")),  # refused only when the script is run
         ("Secret:ns/n#f", SECRET),
         ("gcr.io=secret:ns/n#f", replace(SECRET, registry="gcr.io")),
         ("reg:5000=pullsecret:ns/n", replace(PULL, registry="reg:5000")),
         ("gcr.io=env:A=B", CredentialSource("env", registry="gcr.io", env="A=B")),
-        ("secret:ns/n#a=b", None),  # what stands before the first "=" is a registry
+        ("secret:ns/n#a=b", None),  # the part before the first "=" is a registry
         ("pullsecret:ns/n#f", replace(PULL, name="n#f")),
     ],
 )
@@ -116,7 +116,7 @@ def test_invalid_credential_sources_are_rejected_with_the_valid_forms(spec: str)
     assert "pullsecret:<namespace>/<name>" in refused.value.hint
 
 
-def test_a_long_text_is_cut_in_messages() -> None:
+def test_long_text_is_truncated_in_messages() -> None:
     with pytest.raises(Malformed) as refused:
         parse_credential_source("x" * 100_000)
     assert len(refused.value.message) < 300

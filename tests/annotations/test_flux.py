@@ -1,4 +1,4 @@
-"""Flux v1 HelmReleases. What counts as an image, a filter and a policy is what Flux v1.21 does."""
+"""Flux v1 HelmReleases. Images, filters, and policies are recognized as in Flux v1.21."""
 
 import re
 from dataclasses import replace
@@ -191,7 +191,7 @@ def of_text(text: str) -> Subscribed:
 
 
 def updated(text: str, found: Subscribed) -> Any:
-    """The values after tag 2 was written for every image."""
+    """Return the values after tag 2 was written for every image."""
     files = {PATH: File(text)}
     for sub in found.subscriptions:
         target = Target(
@@ -445,7 +445,7 @@ def test_the_example_release_is_subscribed_with_its_filter() -> None:
 
 
 def as_flux(glob: str, tag: str) -> bool:
-    """An independent reading: a star is any run of characters."""
+    """Match a tag independently of our code: a star matches any run of characters."""
     if not glob:
         return not tag
     if glob[0] == "*":

@@ -1,4 +1,4 @@
-"""ImageUpdater resources → annotations. What AIU does is read from its v1.3 documentation and schema."""
+"""ImageUpdater resources → annotations. The source is AIU's v1.3 documentation and schema."""
 
 import json
 from typing import Any
@@ -99,7 +99,7 @@ def test_every_setting_of_a_resource_becomes_an_annotation() -> None:
 
 
 def test_the_known_fields_match_the_schema() -> None:
-    """A field that the schema has must not be called unknown."""
+    """A field of the schema must not be reported as unknown."""
     schemas = json.loads((DATA / "schemas.json").read_text())
     schema = schemas["schemas"]["argocd-image-updater-imageupdater-v1alpha1"]
 
@@ -196,11 +196,11 @@ def test_the_argocd_method_ignores_git_settings() -> None:
         (["*", "w*", "web"], 2),
         (["w*", "*"], 0),
         (["we?", "w*"], 0),
-        (["*", "*"], 0),  # the first of equals
-        (["w[aeiou]b", "w*b"], 0),  # a set is no literal: both score 2
+        (["*", "*"], 0),  # the first of two equal patterns
+        (["w[aeiou]b", "w*b"], 0),  # a set is not a literal: both score 2
         (["w*b", "w[aeiou]b"], 0),
         (["api", "w*"], 1),
-        ([r"we\b", "web*"], 0),  # exact to AIU: no wildcard
+        ([r"we\b", "web*"], 0),  # AIU calls it exact: it has no wildcard
     ],
 )
 def test_the_most_specific_reference_wins(patterns: list[str], winner: int) -> None:
@@ -323,7 +323,7 @@ OTHERS = ref("w*", {"alias": "b", "imageName": "b"})
             [updater(OTHERS, ref("*", useAnnotations=True))],
             {},
             "b=b",
-        ),  # the more specific one is asked first
+        ),  # the more specific reference comes first
     ],
 )
 def test_the_next_reference_is_used_if_there_are_no_annotations(
@@ -332,7 +332,7 @@ def test_the_next_reference_is_used_if_there_are_no_annotations(
     assert said(*updaters, annotations=own).get("image-list") == expected
 
 
-def test_misspelled_annotations_of_ours_are_kept() -> None:
+def test_our_misspelled_annotations_are_kept() -> None:
     own = {"pullrequest": "true", "web.pin-digets": "true", "web.allow-tag": "any"}
     found = said(updater(ref("web")), annotations=own)
     assert found == {
@@ -446,7 +446,7 @@ def test_missing_invalid_and_duplicate_aliases_are_handled(
     assert [warned] * bool(warned) == [warned for problem in problems if warned in problem.message]
 
 
-def test_images_of_one_alias_keep_their_own_settings() -> None:
+def test_images_that_share_an_alias_keep_their_own_settings() -> None:
     other = {
         "alias": "web",
         "imageName": "nginx",
@@ -623,7 +623,7 @@ NO_KEY: dict[str, Any] = {"imagesVerification": {"enabled": "true"}}
         (verification("s"), OFF, {}, ""),
         (OFF, {}, verification("i"), "i"),
         (NO_KEY, verification("r"), {}, "r"),
-        (verification("s"), {}, NO_KEY, "s"),  # each field for itself
+        (verification("s"), {}, NO_KEY, "s"),  # each field separately
         (verification("s", enabled=False), {}, NO_KEY, "s"),
         (verification("s", enabled=False), verification("r", enabled=None), {}, "r"),
         ({"imagesVerification": None}, {}, {}, ""),

@@ -1,4 +1,4 @@
-"""Which keys have no effect, and what was meant by them."""
+"""Keys that have no effect, and the keys that were meant."""
 
 import pytest
 
@@ -14,7 +14,7 @@ def test_each_image_list_entry_has_its_key_prefixes() -> None:
     assert read_image_list("web=acme/WEB!, =, broken!").names == {
         "web",
         "",
-    }  # what cannot be read keeps its alias
+    }  # an unreadable entry keeps its alias
     assert read_image_list("").names == frozenset()
 
 
@@ -69,7 +69,7 @@ def test_known_keys_are_accepted(key: str) -> None:
         ("web.strategy-update", "web.update-strategy", "web"),
         ("web.image-tag.helm", "web.helm.image-tag", "web"),
         ("list_image", "image-list", ""),
-        # tag-match goes by a newer name
+        # tag-match has a newer name
         ("web.tag-mach", "web.allow-tags", "web"),
     ],
 )
@@ -103,7 +103,7 @@ def test_a_misspelled_key_is_reported_with_the_intended_key(
             "a.git-branch",
             "level",
             "use git-branch",
-        ),  # two letters from git-branch, and still no misspelling
+        ),  # two letters away from git-branch, but not a misspelling
         ("old.allow-tags", "orphan", "the aliases are web, team_api, cron"),
         ("a.allow-tags", "orphan", "add a=<image> to image-list"),
         ("wep.allow-tags", "orphan", "did you mean web.allow-tags?"),
@@ -114,7 +114,7 @@ def test_a_misspelled_key_is_reported_with_the_intended_key(
             "git-write-back-method",
             "unknown",
             "did you mean write-back-method?",
-        ),  # four letters: a guess, no more
+        ),  # four letters away: only a guess
         ("web.ignored-tag-list", "unknown", ""),
         ("x" * 10_000, "unknown", "remove it"),
         ("." * 1_000_000, "unknown", "remove it"),
@@ -132,7 +132,7 @@ def test_former_misplaced_orphaned_and_unknown_keys_are_distinguished(
 
 
 def test_former_keys_are_not_mistaken_for_misspelled_keys() -> None:
-    """They are looked up first; this is so that a misspelled one is not taken for another key either."""
+    """They are looked up first, so that not even a misspelled one is taken for another key."""
     for key in FORMER:
         found = doubt(key, LIST)
         assert found is not None

@@ -1,4 +1,4 @@
-"""What the annotations mean. Rows of `cases/annotations.json` are AIU's own outputs."""
+"""What the annotations mean. The cases in `cases/annotations.json` are AIU's own output."""
 
 import json
 from typing import Any
@@ -158,15 +158,15 @@ def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
         (
             {"allow-tag": "any", "web.allow-tags": "any"},
             ["web"],
-        ),  # its own rule hides the one for all
+        ),  # its own rule overrides the one for all images
         ({"allow-tags": "any", "web.allow-tag": "any"}, ["api", ""]),
         (
             {"cron.plattforms": "linux/amd64"},
             ["web", "api"],
-        ),  # an entry without alias, under its last part
+        ),  # an entry without an alias goes by its last part
         ({"write-back-traget": "kustomization"}, []),
         ({"pull-requests": "true"}, []),
-        # no rule is missing, or nobody knows of one
+        # no rule is missing as far as we know
         ({"image-lists": "x=acme/x"}, ["web", "api", ""]),
         ({"web.allow-tag": ""}, ["web", "api", ""]),
         ({"old.allow-tag": "any"}, ["web", "api", ""]),
@@ -174,7 +174,7 @@ def test_an_invalid_annotation_is_an_error_and_prevents_the_subscription(
         ({"web.colour": "blue"}, ["web", "api", ""]),
     ],
 )
-def test_a_misspelled_rule_stops_the_images_that_it_would_govern(
+def test_a_misspelled_rule_stops_the_images_that_it_was_meant_for(
     annotations: dict[str, str], left: list[str]
 ) -> None:
     listed = "web=acme/web, api=acme/api, acme/cron"
@@ -212,7 +212,7 @@ def test_all_problems_of_an_image_are_reported_together() -> None:
     assert errors(subscribed) == ["web.update-strategy", "web.allow-tags", "web.ignore-tags"]
 
 
-def test_all_problems_of_the_write_back_are_reported_together() -> None:
+def test_all_write_back_problems_are_reported_together() -> None:
     broken = {
         "pull-request": "x",
         "write-back-method": "Git",
@@ -252,7 +252,7 @@ def test_a_comma_continues_an_entry_only_within_a_version_range() -> None:
     )
 
 
-def test_one_broken_entry_leaves_the_others_alone() -> None:
+def test_one_broken_entry_does_not_affect_the_others() -> None:
     subscribed = subscribe(
         parsed_application({"image-list": "a=acme/a, b=acme/b:>", "a.update-strategy": "latest"})
     )
@@ -284,7 +284,7 @@ def test_deprecated_and_unusual_values_work_with_a_warning(
         (
             {"image-list": "web=acme/web", "web.force-update": "yes"},
             ["warning"],
-        ),  # it says nothing that is needed here
+        ),  # nothing needed here depends on it
         (
             {"image-list": "web=acme/web", "web.force-update": ""},
             [],
@@ -296,7 +296,7 @@ def test_deprecated_and_unusual_values_work_with_a_warning(
                 "web.kustomize.image-name": "k",
             },
             [],
-        ),  # as v0
+        ),  # as in v0
         ({"image-list": "web=acme/web", "write-back-method": "unknown"}, ["error"]),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where an update goes. Rows of `cases/write-back.json` are AIU's own outputs."""
+"""Where an update is written. The cases in `cases/write-back.json` are AIU's own output."""
 
 import json
 from typing import Any
@@ -140,12 +140,12 @@ def test_misspelled_targets_are_rejected(target: str) -> None:
         ("refs/heads/dev", "", "dev"),
         ("v1.0", "", "v1.0"),
         ("main", "dev", "dev"),
-        ("main", "HEAD", ""),  # the default branch, said outright
+        ("main", "HEAD", ""),  # the default branch, named explicitly
         ("main", "refs/heads/dev", "dev"),
         ("main", ":upd", "main"),
     ],
 )
-def test_the_base_branch_comes_from_annotation_or_revision(
+def test_the_base_branch_comes_from_the_annotation_or_the_revision(
     revision: str, annotation: str, base: str
 ) -> None:
     where = web(

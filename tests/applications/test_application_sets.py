@@ -1,4 +1,4 @@
-"""ApplicationSets among manifests: what is read of Git for them, and what is reported about them."""
+"""ApplicationSets among manifests: what is read from Git for them, and what is reported."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ WEB = parse_image("ghcr.io/acme/web:1")
 
 
 class Store:
-    """A repository in memory; it counts what is asked of it."""
+    """A repository in memory that records the calls to it."""
 
     def __init__(self, **files: str) -> None:
         self.files = files
@@ -377,7 +377,7 @@ def test_the_report_names_the_set_that_generated_an_application() -> None:
 
 
 def test_older_and_newer_reports_can_be_read() -> None:
-    """An old report lacks the field; an old reader, whose schema is without it, takes what it does not know."""
+    """Old reports lack the field. So does the schema of old readers, which accepts new fields."""
     data = as_json(report(decision()))
     for each in data["decisions"]:
         del each["generated_by"]

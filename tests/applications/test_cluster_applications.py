@@ -1,4 +1,4 @@
-"""Applications of a cluster: metadata of all, whole objects of those that matter."""
+"""Applications in a cluster: the metadata of all, the complete objects of those that matter."""
 
 import time
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ def source(api: KubernetesApi, user: str = "admin-token", **given: Any) -> Clust
 
 
 def mentions(image: str) -> Any:
-    """As the command asks: does the image-list, or the ImageUpdater, mention the image?"""
+    """Return the command's filter: does the image-list or the ImageUpdater mention the image?"""
 
     def wanted(item: Mapping[str, Any]) -> bool:
         if item.get("kind") == "ImageUpdater":
@@ -180,7 +180,7 @@ def role(namespace: str, *resources: str) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def reader(api: KubernetesApi) -> KubernetesApi:
-    """May read the control plane's namespace only."""
+    """Return an API whose user may read only the control plane's namespace."""
     api.tokens["reader"] = "system:serviceaccount:ci:reader"
     api.rules = role("argocd", "applications")
     api.add(
@@ -233,7 +233,7 @@ def test_missing_permission_in_every_namespace_is_an_error(reader: KubernetesApi
             Narrow(projects=("nobody",)),
             ["*"],
             ["argocd/web", "team/api"],
-        ),  # the project stands in the spec
+        ),  # the project is in the spec
     ],
 )
 def test_filters_are_applied_by_the_server(

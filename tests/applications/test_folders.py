@@ -1,4 +1,4 @@
-"""A folder of manifests: templates of charts and patches are none, and what is not rendered is told."""
+"""Folders of manifests. Chart templates and patches are skipped; unrendered files are reported."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -62,7 +62,7 @@ def in_git(repo: str, source: str) -> list[Found]:
 
 
 def read(tmp_path: Path, files: Mapping[str, str], source: str) -> tuple[list[Found], list[Found]]:
-    """The manifests of a folder, and those of the same folder in Git."""
+    """Return the manifests of a folder, and those of the same folder in Git."""
     for path, text in files.items():
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)

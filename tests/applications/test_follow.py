@@ -1,4 +1,4 @@
-"""`--follow-apps`: what the Applications that Applications deploy are, and what is reported where they cannot be read."""
+"""`--follow-apps`: Applications deployed by Applications, and the report if they are unreadable."""
 
 import json
 import os
@@ -27,7 +27,7 @@ KIND = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}
 def manifest_text(
     name: str, repo: Path | str, path: str, *, spec: Mapping[str, Any] | None = None, **source: Any
 ) -> str:
-    """The manifest of an Application; `Path("")` in a source is no path at all."""
+    """Return the manifest of an Application. `Path("")` in a source means no path."""
     return json.dumps(
         {
             "apiVersion": "argoproj.io/v1alpha1",
@@ -42,7 +42,7 @@ def manifest_text(
 
 
 class Below:
-    """Follows from one manifest, and counts what it costs."""
+    """What is followed from one manifest, and at what cost."""
 
     def __init__(self) -> None:
         self.git = Git(dict(os.environ), protocols=frozenset({"file"}))
@@ -110,7 +110,7 @@ def test_applications_are_followed_across_repositories_to_the_wanted_depth(
         f"Applications from argocd/e are not followed: there are no files in 'gone' on main of {one}"
     ]
     assert below.opened == [str(one), f"{two}/"]
-    assert below.git.calls.count("fetch") == 2  # small repositories come with their files
+    assert below.git.calls.count("fetch") == 2  # small repositories are fetched with their files
     assert [each.origin for each in found[:2]] == [f"{one}//apps/a.yaml:1", f"{one}//apps/b.yaml:1"]
     assert found[0].place == (str(one), "main", "apps/a.yaml")
 
@@ -150,7 +150,7 @@ def test_children_get_the_namespace_that_argo_cd_assigns(tmp_path: Path, below: 
 
 
 def test_projects_next_to_the_children_are_read(tmp_path: Path, below: Below) -> None:
-    """They may want signed commits."""
+    """They may require signed commits."""
     repo = tmp_path / "repo.git"
     project = manifest_text("shop", repo, "x").replace('"Application"', '"AppProject"')
     bare_repo(
@@ -408,7 +408,7 @@ def test_charts_from_helm_repositories_are_reported_in_one_line(
     repo = bare_repo(tmp_path, charts)
     assert (
         problems(below.of(manifest_text("root", repo, "apps"), 1)) == []
-    )  # nobody wants to know what these deploy
+    )  # the Applications below these are not needed
     (told,) = problems(below.of(manifest_text("root", repo, "apps"), 2))
     assert told == (
         "--follow-apps does not follow charts from Helm repositories; Applications with such a source: "
@@ -463,7 +463,7 @@ def test_a_revision_that_is_not_a_branch_is_reported(tmp_path: Path, below: Belo
     assert trouble_of(told).hint.startswith("set targetRevision to a branch")
 
 
-def test_the_number_of_repositories_that_manifests_name_is_bounded(
+def test_the_number_of_repositories_named_by_manifests_is_bounded(
     tmp_path: Path, below: Below
 ) -> None:
     repo = tmp_path / "repo.git"
@@ -473,7 +473,7 @@ def test_the_number_of_repositories_that_manifests_name_is_bounded(
         tmp_path,
         {f"apps/{name}.yaml": manifest_text(name, f"https://h/{name}", "x") for name in "ab"},
     )
-    below.repositories.of(str(repo), named=False)  # of --applications
+    below.repositories.of(str(repo), named=False)  # from --applications
     found = below.of(manifest_text("root", repo, "apps"))
     assert names(found) == ["a", "b"]
     assert problems(found) == [
@@ -482,7 +482,7 @@ def test_the_number_of_repositories_that_manifests_name_is_bounded(
 
 
 class Down:
-    """A repository whose server does not answer."""
+    """A repository whose server does not respond."""
 
     def default_branch(self) -> str:
         raise UnreachableError("cannot be reached", hint="run it again")
@@ -494,7 +494,7 @@ class Down:
         raise AssertionError
 
     def close(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 def test_an_unavailable_server_is_a_temporary_error() -> None:

@@ -1,4 +1,4 @@
-"""What a kustomization may need: folders of its repository, and nothing that Kustomize would fetch or start."""
+"""What a kustomization may use: its repository's folders, but nothing fetched or executed."""
 
 import posixpath
 from collections.abc import Mapping
@@ -61,7 +61,7 @@ REMOTE = "is not in the repository"
         (
             "re\u017fources: [github.com/acme/base]",
             "is not a kustomization key",
-        ),  # to Go this long s is an s
+        ),  # Go treats this long s as an s
         ("resources: [http://h/x.yaml]\nresources: []", "the key 'resources' appears twice"),
         (
             "configMapGenerator: [{files: [http://h/x], files: []}]",
@@ -156,7 +156,7 @@ def test_endless_kustomizations_are_refused() -> None:
         "a/kustomization.yaml": "resources: [../b]",
         "b/kustomization.yaml": "resources: [../a]",
     }
-    assert files("a", circle) == circle  # Kustomize itself says that it is a circle
+    assert files("a", circle) == circle  # Kustomize itself reports the cycle
 
 
 def test_alias_bombs_and_recursive_values_are_handled() -> None:
@@ -165,7 +165,7 @@ def test_alias_bombs_and_recursive_values_are_handled() -> None:
     )
     with costs_at_most(seconds=5, megabytes=50):
         assert files("apps", {"apps/kustomization.yaml": bomb})
-        with pytest.raises(Malformed, match="contains itself"):  # kustomize refuses it, too
+        with pytest.raises(Malformed, match="contains itself"):  # Kustomize refuses it, too
             files("apps", {"apps/kustomization.yaml": bomb + "  b: &b [*b]\n"})
 
 

@@ -1,4 +1,4 @@
-"""`--render`: what Helm and Kustomize make of a folder, and that they get nothing else."""
+"""`--render`: what Helm and Kustomize make of a folder, and that they can read nothing else."""
 
 import os
 import subprocess
@@ -68,7 +68,7 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 
 def with_programs(*commands: list[str]) -> dict[str, str]:
-    """An environment that has these programs, and secrets."""
+    """Return an environment with these programs in its PATH, and with a secret."""
     return {
         "PATH": os.pathsep.join(os.path.dirname(one[0]) for one in commands),
         "GITHUB_TOKEN": "s3cret",
@@ -188,7 +188,7 @@ def test_a_rendered_kustomization_equals_the_output_of_kustomize(
 
 @pytest.fixture
 def stand_in(tmp_path: Path) -> Path:
-    """The place of a `helm` that a test writes itself. Its arguments and exit codes are those of Helm 3.17."""
+    """Return the path of a fake `helm`, with the arguments and exit codes of Helm 3.17."""
     folder = tmp_path / "bin"
     folder.mkdir()
     return folder / "helm"
@@ -245,7 +245,7 @@ def test_the_error_message_of_a_rendering_program_is_reported(
     rendering = write(stand_in, text)
     written(tmp_path, CHART)
     source = local_manifests(str(tmp_path / "platform"), rendering)
-    if not words:  # what it prints is read as any manifest is
+    if not words:  # its output is read like any manifest
         assert list(source) == []
         return
     with pytest.raises(SourceError, match=words) as raised:
@@ -261,7 +261,7 @@ def test_a_rendering_program_that_cannot_be_started_is_reported(stand_in: Path, 
         run([str(stand_in)], {}, {})
 
 
-def test_a_program_is_ended_with_its_children(tmp_path: Path, stand_in: Path) -> None:
+def test_a_program_is_killed_together_with_its_children(tmp_path: Path, stand_in: Path) -> None:
     write(stand_in, f"(trap '' TERM; /bin/sleep 600) & echo $! > {tmp_path}/child; /bin/sleep 600")
     with pytest.raises(Malformed, match="it took more than 0 seconds"):
         run([str(stand_in)], {}, {}, seconds=0.3)
@@ -373,7 +373,7 @@ def test_an_unrendered_kustomization_is_reported_if_it_changes_applications(
         ] * warned
 
 
-def test_kubectl_renders_where_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
+def test_kubectl_renders_if_there_is_no_kustomize(tmp_path: Path, stand_in: Path) -> None:
     seen = tmp_path / "seen"
     rendering = write(stand_in.with_name("kubectl"), f'echo "$@" > {seen}')
     written(tmp_path, OVERLAYS)

@@ -1,4 +1,4 @@
-"""No value, wherever it stands in an ApplicationSet or whatever function gets it, ends a run."""
+"""No value ends a run, whether it is in an ApplicationSet or an argument of a function."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Files:
 
 
 def nodes(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of each value in a value, its own first."""
+    """Yield the path of each value in a nested value, starting with its own."""
     yield path
     for key, one in (
         value.items()

@@ -1,4 +1,4 @@
-"""Each case that a real applicationset-controller answered gives the same Applications here, and the same errors.
+"""Each recorded case gives the same Applications and errors as a real applicationset-controller.
 
 Compared with Argo CD 3.6.0 on 2026-11-22: the controller, its repo-server, and a Git server behind nginx.
 """
@@ -17,7 +17,7 @@ from task.applicationsets.generators import NamedCluster
 from task.applicationsets.rendered_set import Rendered, render
 
 CASES = sorted((Path(__file__).parent.parent / "data" / "applicationsets").glob("*.json"))
-# What was put on the Application by hand is only in the cluster.
+# What people added to the Application by hand exists only in the cluster.
 BY_HAND = {
     "kept-label",
     "example.com/kept",
@@ -89,13 +89,13 @@ def test_the_errors_match_those_of_the_controller(path: Path) -> None:
         return
     (found,) = troubles
     assert found.rule == wanted["reason"]
-    # Of a value that is not a text, Argo CD names neither the element nor the key; here both follow.
+    # For a value that is not a string, Argo CD names neither element nor key. We append both.
     assert found.message.startswith(wanted["message"].removesuffix(" %!w(<nil>)"))
     assert found.message == wanted["message"] or path.stem == "list-fasttemplate-not-a-text"
 
 
 def test_a_nested_matrix_cannot_use_a_key_of_its_sibling_generator() -> None:
-    """A message that was seen there, and not recorded: which text it names changes from run to run."""
+    """The controller's message is not recorded: the text that it names differs from run to run."""
     case = json.loads(next(path for path in CASES if path.stem == "matrix-nested").read_text())
     case["applicationset"]["spec"]["goTemplateOptions"] = ["missingkey=error"]
     (trouble,) = rendered(case).troubles

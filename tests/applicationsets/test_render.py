@@ -1,4 +1,4 @@
-"""ApplicationSets → Applications, beyond what was recorded; generators that need a server; what is hostile."""
+"""ApplicationSets → Applications: unrecorded cases, generators with servers, hostile input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNIQUE = "error getting param sets by merge key: the parameters from a generator
 
 
 class Files:
-    """The same files at every revision of every repository; it keeps which were asked for."""
+    """The same files at every revision of every repository. Requests are recorded."""
 
     def __init__(self, *paths: str, **texts: str) -> None:
         self.files = {**dict.fromkeys(paths, ""), **texts}
@@ -87,7 +87,7 @@ def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
         ("{{round 1.25 1}}{{floor 1.9}}{{ceil 1.1}}", "1.312"),
         ("{{untilStep 0 6 2 | join ``}}{{seq 1 3 | nospace}}", "024123"),
         ("{{regexReplaceAll `(a)(.)` `axay` `$2${1}-`}}", "xa-ya-"),
-        # as Go 1.26 does: no empty match right after another match, and no parts if none are wanted
+        # as in Go 1.26: no empty match right after another match, and no parts if the limit is 0
         ("{{regexFindAll `a*` `baac` -1 | toJson}}", '["","aa",""]'),
         ("{{regexReplaceAll `a*` `baac` `-`}}", "-b-c-"),
         ("{{regexSplit `a*` `baac` -1 | toJson}}", '["b","c"]'),
@@ -110,7 +110,7 @@ def test_an_application_gets_namespace_and_owner_from_its_set() -> None:
         ("{{normalize `A/B_c`}}", "a-b-c"),
         ("{{(splitn `.` 2 `a.b.c`)._1}}{{addf 1.5 2}}{{divf 3 2}}{{osBase `/a/b`}}", "b.c3.51.5b"),
         ("{{slugify 8 `hello big world`}}{{slugify 8 false `hello big world`}}", "hellohello-bi"),
-        # What sprig 3.3 prints for a map that is missing.
+        # What sprig 3.3 prints for a missing map.
         (
             "{{hasKey .no `a`}}{{get .no `a`}}{{keys .no}}{{values .no}}{{pick .no `a`}}",
             "false[][]map[]",
@@ -361,13 +361,13 @@ def test_a_revision_comes_from_the_first_generator_of_a_matrix() -> None:
 @pytest.mark.parametrize(
     ("value", "name"),
     [
-        ("{{index .path.segments 1}}", "web"),  # of its own row
-        ("{{.env}}", "prod"),  # of the first generator's
+        ("{{index .path.segments 1}}", "web"),  # from its own row
+        ("{{.env}}", "prod"),  # from the first generator's row
         ("{{.env | default `x`}}-{{len .env}}", "prod-4"),
         (
             "{{.path.basename}}{{index . `env` | default `-no`}}",
             "web-no",
-        ),  # of both: only its own row is left by then
+        ),  # from both: by then, only its own row remains
     ],
 )
 def test_values_of_a_second_generator_can_use_parameters_of_both(value: str, name: str) -> None:
@@ -390,7 +390,7 @@ def test_invalid_values_of_a_second_generator_fail_the_set() -> None:
 
 
 @pytest.mark.parametrize("selector_first", [True, False])
-def test_the_template_of_a_generator_counts_beside_a_selector(selector_first: bool) -> None:
+def test_the_template_of_a_generator_applies_next_to_a_selector(selector_first: bool) -> None:
     body = "list: {elements: [{name: web}], template: {metadata: {labels: {team: a}}}}"
     selector = "selector: {matchLabels: {name: web}}"
     parts = [selector, body] if selector_first else [body, selector]

@@ -1,4 +1,4 @@
-"""The client of Argo CD's API, and the Applications it gives, against a server that behaves as Argo CD does."""
+"""The client of Argo CD's API and the Applications it returns, against a server like Argo CD."""
 
 import json
 import subprocess
@@ -92,7 +92,7 @@ def test_a_refresh_is_requested_for_one_application(server: ArgoCDServer) -> Non
         (
             {"url": "javascript:alert(1)"},
             "http://{}",
-        ),  # that is no page, and people get to the API's address
+        ),  # not a web page, so the API's address is used
         ({"url": ["x"]}, "http://{}"),
         ({}, "http://{}"),
     ],
@@ -156,7 +156,7 @@ CONFLICTS = [
     Fault(
         500, '{"error":"x","code":13,"message":"Failed to update application. Too many conflicts"}'
     ),
-    None,  # the server's own: a test that fails
+    None,  # the server's own error: a failed test operation in the patch
 ]
 
 
@@ -173,7 +173,7 @@ def test_a_patch_of_an_outdated_state_is_a_lost_race(
 def test_a_conflict_in_any_other_request_is_a_temporary_error(
     server: ArgoCDServer, fault: Fault
 ) -> None:
-    """A refresh writes an annotation: its conflict must not look as if what has landed had been outpaced."""
+    """A refresh writes an annotation. Its conflict must not look like a race lost by the update."""
     api = api_of(server)
     for ask in (api.refresh_application, api.get_application, api.resource_tree, api.sync_windows):
         server.faults += [fault] * 5
@@ -226,7 +226,7 @@ ANSWERS = [
     [row[1:] for row in ANSWERS],
     ids=[row[0] for row in ANSWERS],
 )
-def test_each_error_answer_is_mapped_to_an_error_with_a_hint(
+def test_each_error_response_is_mapped_to_an_error_with_a_hint(
     server: ArgoCDServer, fault: Fault, kind: type[TaskError], message: str, hint: str
 ) -> None:
     server.faults.append(fault)
@@ -259,14 +259,12 @@ def test_the_rbac_hint_names_the_namespace_of_the_application(
     assert "<project>/team/shop" in caught.value.hint
 
 
-def test_a_server_that_does_not_answer_in_time_is_down(server: ArgoCDServer) -> None:
+def test_a_server_that_does_not_respond_in_time_is_down(server: ArgoCDServer) -> None:
     server.lock.acquire()
     try:
         with pytest.raises(SourceDownError, match=r"in time|took more"):
             api_of(server).get_application("argocd", "web")
-        api_of(server).refresh_application(
-            "argocd", "web"
-        )  # it is asked for; when it happens is not waited for
+        api_of(server).refresh_application("argocd", "web")  # it is requested, but not waited for
     finally:
         server.lock.release()
 
@@ -400,7 +398,7 @@ def test_an_application_deleted_concurrently_does_not_affect_others(server: Argo
     assert not found[1].trouble
 
 
-def test_a_server_that_goes_down_in_the_meantime_is_an_error(server: ArgoCDServer) -> None:
+def test_a_server_that_goes_down_between_requests_is_an_error(server: ArgoCDServer) -> None:
     class Late(ArgoCDApi):
         def get_application(self, namespace: str, name: str, project: str = "") -> dict[str, Any]:
             server.faults.append(Fault(503))
@@ -472,7 +470,7 @@ def test_reading_a_missing_live_application_is_an_error(live: ApplicationStore) 
 
 
 def test_a_refresh_in_a_cluster_is_requested_by_annotation() -> None:
-    """Twice: the second one must count where it comes while Argo CD 3.6 works on the first."""
+    """A second request must count even while Argo CD 3.6 still works on the first."""
     cluster = FakeCluster(live_application("web"))
     api = ClusterApplications(cluster)
     api.refresh_application("argocd", "web")
@@ -484,7 +482,7 @@ def test_a_refresh_in_a_cluster_is_requested_by_annotation() -> None:
 
 
 def test_a_refresh_of_a_hydrated_application_also_requests_hydration() -> None:
-    """Argo CD 3.3 and 3.4 do not look at its dry source otherwise."""
+    """Otherwise, Argo CD 3.3 and 3.4 do not look at its dry source."""
     cluster = FakeCluster(live_application("web", sourceHydrator={"drySource": {}}, source=None))
     ClusterApplications(cluster).refresh_application("argocd", "web")
     asked = cluster.merged[-1]["metadata"]["annotations"]

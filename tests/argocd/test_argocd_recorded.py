@@ -1,4 +1,4 @@
-"""The stand-in for Argo CD's API against the recorded answers of Argo CD 3.6."""
+"""The stand-in for Argo CD's API compared with recorded responses of Argo CD 3.6."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ NO_HOST = (
 
 
 def apps(server: ArgoCDServer) -> None:
-    """Some of the Applications that there were when the lists were recorded."""
+    """Add some of the Applications that existed when the lists were recorded."""
     for name, labels in LISTED.items():
         one = live_application(name, project="window" if name == "window" else "default")
         one["metadata"]["labels"] = labels
@@ -53,7 +53,7 @@ def apps(server: ArgoCDServer) -> None:
 
 
 def nothing(_server: ArgoCDServer) -> None:
-    """The token has no right, or there is nothing."""
+    """Do nothing: the token has no permissions, or there are no Applications."""
 
 
 def expired(server: ArgoCDServer) -> None:
@@ -100,7 +100,7 @@ def rooted_tls(server: ArgoCDServer) -> None:
     tls(server)
 
 
-# The situation of each recording, and which fields of the answer we read, as {path: value}; of a failure, all of it.
+# The situation of each recording, and the fields that we read (all, of a failure): {path: value}
 ERRORS: Mapping[str, Callable[[ArgoCDServer], None]] = {
     "application-absent-in-project": apps,
     "application-may-not-be-seen": nothing,
@@ -140,7 +140,7 @@ def test_the_fake_server_gives_the_recorded_lists(name: str) -> None:
     with argocd_server() as server:
         LISTS[name](server)
         answer = sent(f"http://{server.address}", recorded, TOKEN)
-        server.wrong.clear()  # some ask for what no client of ours does
+        server.wrong.clear()  # some requests are ones that our client never sends
     ours, real = head(answer, recorded)
     assert ours == real
     assert {path for path, _ in shape(answer.json())} - {
@@ -151,7 +151,7 @@ def test_the_fake_server_gives_the_recorded_lists(name: str) -> None:
         items = [one["metadata"] for one in body["items"] or ()]
         return [(one["name"], one.get("namespace"), one.get("labels")) for one in items]
 
-    kept = [one[0] for one in read(recorded.body)]  # long lists were cut
+    kept = [one[0] for one in read(recorded.body)]  # long lists were truncated
     assert [one for one in read(answer.json()) if one[0] in kept] == read(recorded.body)
     assert (answer.json()["items"] is None) == (recorded.body["items"] is None)
 
@@ -169,7 +169,7 @@ OURS = (
 
 
 def test_every_recorded_list_and_error_is_compared() -> None:
-    """Those of whole Applications are in tests/argocd/test_argocd_recorded_applications.py."""
+    """For whole Applications, see tests/argocd/test_argocd_recorded_applications.py."""
     assert {name for name in names(SERVER) if name.startswith(OURS)} == {
         *ERRORS,
         *LISTS,

@@ -1,4 +1,4 @@
-"""Whole Applications, their resources and windows: the stand-in against the recorded answers of Argo CD 3.6."""
+"""Whole Applications, their resources and windows: the stand-in compared with Argo CD 3.6."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -73,7 +73,7 @@ def hooked(name: str, phase: str, message: str) -> dict[str, Any]:
 
 
 def rolled_out(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, Any]:
-    """Synced and healthy with the first revision."""
+    """Return an Application that is synced and healthy at the first revision."""
     return at(
         recorded_application(name, namespace, **spec), "Synced", "Healthy", revision=FIRST, compared=20, changed=12,
         operation=operated(revision=FIRST, started=10, finished=11, resources=[deployed(name)]),
@@ -82,7 +82,7 @@ def rolled_out(name: str, namespace: str = "argocd", **spec: Any) -> dict[str, A
 
 
 def pulling(health: str, message: str, changed: int) -> dict[str, Any]:
-    """The new pod cannot pull its image: all of the sync is over within one second."""
+    """Return an Application whose new pod cannot pull its image. Its sync took under a second."""
     done = operated(
         revision=SECOND, started=10, finished=10, resources=[deployed("nopull", "configured")]
     )
@@ -168,7 +168,7 @@ def several_syncing() -> dict[str, Any]:
 
 
 def in_one_second(name: str) -> dict[str, Any]:
-    """The health changed in the second in which the sync ended."""
+    """Return an Application whose health changed in the same second in which its sync ended."""
     one = rolled_out(name)
     one["status"]["operationState"]["finishedAt"] = one["status"]["health"]["lastTransitionTime"]
     return one
@@ -274,7 +274,7 @@ APPLICATIONS: Mapping[str, Callable[[], dict[str, Any]]] = {
 KINDS = {
     "status.sourceType",
     "status.sourceTypes",
-}  # which kind of tool it is says nothing of a rollout
+}  # the kind of tool says nothing about a rollout
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -296,7 +296,7 @@ def test_the_fake_server_gives_the_recorded_applications(name: str) -> None:
 
 
 def tree(new: str, reason: str, deployment_says: tuple[str, str]) -> list[dict[str, Any]]:
-    """An old pod that runs, and a new one that cannot pull its image."""
+    """Return a running old pod, and a new pod that cannot pull its image."""
     pulls = f'Back-off pulling image "{IMAGE}:nopull-1.0.1"'
     waits = "Waiting for rollout to finish: 0 out of 1 new replicas are available..."
     return [
@@ -401,7 +401,7 @@ OTHERS = (
 
 
 def test_every_recorded_application_is_compared() -> None:
-    """The others are in tests/argocd/test_argocd_recorded.py."""
+    """For the other recordings, see tests/argocd/test_argocd_recorded.py."""
     alone = {"sync-windows-denying", "application-kustomize-refreshed"}
     ours = {name for name in names(SERVER) if not name.startswith(OTHERS)}
     assert ours == {*APPLICATIONS, *TREES, *alone}

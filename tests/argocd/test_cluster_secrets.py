@@ -1,4 +1,4 @@
-"""Credentials that a cluster holds: whose secrets are read, and what git is given."""
+"""Credentials in a cluster: which secrets are read, and what git is given."""
 
 import base64
 import os
@@ -265,7 +265,9 @@ def test_an_invalid_ssh_key_is_reported_without_showing_it() -> None:
 def test_proxy_certificate_and_tls_settings_of_a_secret_are_applied(tmp_path: Path) -> None:
     found = RepoCredentials("argocd/x", bearer=Secret("b"), certificate="PEM", certificate_key=Secret("KEY"),
                             insecure=True, proxy=Secret("http://u:p@proxy"))  # fmt: skip
-    prefix = "http.https://git.example.com"  # with and without `.git`, and where the server says that it moved to
+    prefix = (
+        "http.https://git.example.com"  # with and without `.git`, and at the address of a redirect
+    )
     of_server = credentials_of(found, URL).pairs
     assert of_server is not None
     pairs = dict(of_server(str(tmp_path)))

@@ -1,4 +1,4 @@
-"""ARGOCD_OPTS and its companions mean what they mean to the argocd command."""
+"""ARGOCD_OPTS and related variables have the same meaning as for the argocd command."""
 
 from dataclasses import fields
 
@@ -14,7 +14,7 @@ def vars_of(found: Connection) -> dict[str, object]:
 
 
 def shown(found: Connection) -> dict[str, object]:
-    """What was found, secrets opened, defaults left out."""
+    """Return a connection's settings with revealed secrets and without defaults."""
     headers = tuple((name, value.reveal()) for name, value in found.headers)
     plain = {**vars_of(found), "token": found.token.reveal(), "headers": headers}
     default = {**vars_of(Connection()), "token": ""}

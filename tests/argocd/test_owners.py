@@ -1,4 +1,4 @@
-"""What an Application obeys: who takes a change of it back, its step, and the signatures that its project wants."""
+"""What an Application obeys: who reverts its changes, its step, its project's signature keys."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ CHILD = {"metadata": {"name": "web", "namespace": "argocd"}}
 
 
 def test_a_real_application_names_its_owner() -> None:
-    """As Argo CD 3.6 writes them."""
+    """The fields are those that Argo CD 3.6 writes."""
     of_set, of_parent = (
         exchange("argocd-3.6", name).body
         for name in ("application-set-child", "application-of-parent")

@@ -1,4 +1,4 @@
-"""What the pods of an Application tell where Argo CD's own API is not asked."""
+"""What an Application's pods show if Argo CD's own API is not used."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -42,7 +42,7 @@ def waiting(reason: str, message: str = "", where: str = "containerStatuses") ->
 
 
 def crashed(message: str, ready: bool = False, **state: Any) -> dict[str, Any]:
-    """A container whose last run ended with exit code 1."""
+    """Return a container whose last run ended with exit code 1."""
     last = {"terminated": {"exitCode": 1, "reason": "Error", "message": message}}
     one = {"name": "web", "ready": ready, "state": state, "lastState": last}
     return {"phase": "Running", "containerStatuses": [one]}

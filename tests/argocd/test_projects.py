@@ -1,4 +1,4 @@
-"""What an AppProject keeps Argo CD from: sync windows, as Argo CD's API tells them, and destinations."""
+"""What an AppProject forbids: syncs by windows as Argo CD's API reports them, and destinations."""
 
 from contextlib import ExitStack
 from datetime import UTC, datetime
@@ -129,7 +129,7 @@ def test_a_sync_window_in_the_cluster_ends_the_wait_and_states_its_end() -> None
 
 
 def test_no_further_projects_are_requested_after_a_timeout() -> None:
-    """Each answer that only makes a run say more may take a minute, and there may be many projects."""
+    """Each response only adds detail to a message, but may take a minute, for many projects."""
     asked = []
 
     class Slow:

@@ -1,4 +1,4 @@
-"""Argo CD's repository secrets: which one is for which repository, and what they must hold."""
+"""Argo CD's repository secrets: which secret matches a repository, and what it must contain."""
 
 import pytest
 

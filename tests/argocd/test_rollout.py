@@ -1,4 +1,4 @@
-"""Rollout plays: what Argo CD reports, moment by moment, and what may be believed of it."""
+"""Simulated rollouts: what Argo CD reports at each moment, and what can be concluded from it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -49,7 +49,7 @@ def look(
     return judge(state, wanted, {"tree": tree or {}, "windows": windows or {}})
 
 
-# The way of a rollout that ends well: before it, and at every moment of it.
+# The course of a successful rollout: before it, and at every moment of it.
 GOOD = [
     ("before the push", at(APP, "Synced", "Healthy", revision=OLD, compared=3, operation=BEFORE), "waiting"),
     ("compared again before the push arrived",
@@ -111,7 +111,7 @@ def test_a_paused_canary_is_not_a_failure(state: Mapping[str, Any], expected: st
     assert bool(found.warning) == (expected == "paused")
 
 
-# Whether a time-out then says anything about the image: (moment, Argo CD has looked since the sync began)
+# Does a timeout say anything about the image? (moment, Argo CD has compared since the sync began)
 LOOKED = [
     ("the sync runs, compared before it", at(APP, "OutOfSync", "Healthy", operation=RUNNING, pending=True), False),
     ("the sync runs, compared since",
@@ -147,7 +147,7 @@ def test_a_busy_argo_cd_is_recognized_by_its_missing_comparison(
 def test_the_pods_hint_is_shown_only_while_pods_start(
     state: Mapping[str, Any], of_pods: bool
 ) -> None:
-    """Otherwise the hint would stand where a longer --wait-timeout is what helps."""
+    """At other times, the remedy is a longer --wait-timeout."""
     assert look(state, tree={"hint": "apply rbac/pods.yaml"}).hint == (
         "apply rbac/pods.yaml" if of_pods else ""
     )
@@ -239,7 +239,7 @@ def test_a_webhook_refusal_is_distinguished_from_invalid_manifests() -> None:
     assert "admission webhook in the cluster" in found.hint
 
 
-# What is older than the wanted revision does not count, be it good or bad.
+# Anything older than the wanted revision does not count, whether good or bad.
 STALE = [
     ("an older sync failed",
      at(APP, "OutOfSync", "Healthy", operation=operated("Failed", revision=OLD)), "progressing"),
@@ -319,7 +319,7 @@ def test_rollouts_that_need_a_manual_sync_are_reported(
     assert found.hint
 
 
-def test_a_refresh_that_is_not_done_is_reported() -> None:
+def test_a_refresh_that_has_not_happened_is_reported() -> None:
     refreshing = {
         **APP,
         "metadata": {**APP["metadata"], "annotations": {"argocd.argoproj.io/refresh": "normal"}},
@@ -401,7 +401,7 @@ def hydrated(dry: str, phase: str, wet: str, seen: str = OLD) -> Rollout:
 
 
 def test_a_revision_that_hydrates_nothing_is_a_provisional_success() -> None:
-    """It touches no `manifest-generate-paths`, so Argo CD only notes that it has seen it."""
+    """The commit touches no `manifest-generate-paths`, so Argo CD only records that it saw it."""
     found = hydrated(OLD, "Hydrated", "d" * 40, seen=NEW)
     assert (found.state, found.sure, found.slow) == ("synced-and-healthy", False, True)
     assert hydrated(OLD, "Hydrating", "d" * 40, seen=NEW).state == "waiting"
@@ -416,7 +416,7 @@ def test_a_hydrated_revision_is_matched_with_its_hydrated_commit() -> None:
     assert (failed.state, "no values" in failed.because) == ("failed", True)
 
 
-def test_a_patch_is_rolled_out_once_its_spec_was_compared_and_applied() -> None:
+def test_a_patch_is_rolled_out_once_its_spec_is_compared_and_applied() -> None:
     wanted = Wanted(lambda _revision: True, needs_current_spec=True)
     app = live_application()
     app["spec"]["source"]["helm"] = {
@@ -428,7 +428,7 @@ def test_a_patch_is_rolled_out_once_its_spec_was_compared_and_applied() -> None:
     state["status"]["operationState"]["syncResult"]["source"] = old
     assert judge(state, wanted).state == "waiting"
     state["status"]["sync"]["comparedTo"] = {"source": {**new, "directory": {}}}
-    assert judge(state, wanted).sure is False  # the last operation was for the spec of before
+    assert judge(state, wanted).sure is False  # the last operation was for the previous spec
     state["status"]["operationState"]["syncResult"]["source"] = new
     judged = judge(state, wanted)
     assert (judged.state, judged.because) == ("synced-and-healthy", "synced and healthy")
@@ -575,7 +575,7 @@ ANYTHING = st.recursive(
 
 
 @given(ANYTHING, ANYTHING, ANYTHING)
-def test_any_api_answer_gets_a_verdict_with_a_reason(status: Any, tree: Any, spec: Any) -> None:
+def test_any_api_response_gets_a_verdict_with_a_reason(status: Any, tree: Any, spec: Any) -> None:
     item = {**APP, "status": status, "spec": spec}
     known = tree if isinstance(tree, dict) else {}
     assert judge(

@@ -1,4 +1,4 @@
-"""Whole plays against Argo CD's API: when the wait ends, how, and what is shown meanwhile."""
+"""Whole rollouts against Argo CD's API: when and how the wait ends, and what is shown meanwhile."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ ROLLOUT = [OLD_STATE, OLD_STATE, SEEN, ASKED, RUNS, ENDED, SAME_SECOND, STARTS]
 
 
 class Clock:
-    """Time that passes only while it is slept, and a little with each look at it."""
+    """A clock that advances during a sleep, and a little each time it is read."""
 
     def __init__(self) -> None:
         self.time = 1000.0
@@ -92,7 +92,7 @@ def rollouts(
 
 
 def ends(waiting: Rollouts) -> list[tuple[str, str]]:
-    """The states and reasons that were shown, one after the other, of a single Application."""
+    """Return the successive states and reasons shown for a single Application."""
     return [(row.state, row.because) for sight in waiting.sights() for row in sight.changed]
 
 
@@ -108,7 +108,7 @@ def test_a_rollout_is_followed_to_its_end(argo_cd: ArgoCDServer) -> None:
 
 
 def test_a_rollout_may_take_longer_than_ten_minutes(argo_cd: ArgoCDServer) -> None:
-    """Nothing but `--wait-timeout` ends a wait: the hosts' manifests hold no limit of their own."""
+    """Only `--wait-timeout` ends a wait: the hosts' manifests set no limits."""
     argo_cd.add(*ROLLOUT[:5], *[RUNS] * 80, *ROLLOUT[5:], GOOD)
     *_, last = rollouts(argo_cd, pace=Pace(limit=3600, longest=60)).sights()
     assert [row.state for row in last.rows] == ["synced-and-healthy"]
@@ -282,7 +282,7 @@ def test_a_late_difference_prevents_a_premature_success(argo_cd: ArgoCDServer) -
     assert ends(rollouts(argo_cd, pace=Pace(limit=25)))[-1][0] == "timed-out"
 
 
-def test_a_comparison_in_the_same_second_is_requested_again(argo_cd: ArgoCDServer) -> None:
+def test_a_comparison_in_the_second_of_the_sync_is_requested_again(argo_cd: ArgoCDServer) -> None:
     argo_cd.add(OLD_STATE, *[SAME_SECOND] * 6, LATER)
     assert ends(rollouts(argo_cd))[-1][0] == "synced-and-healthy"
     assert len([one for one in argo_cd.asked("GET", "/web") if "refresh" in one.query]) > 1
@@ -305,7 +305,7 @@ def test_a_suspected_failure_is_reported_at_the_timeout(argo_cd: ArgoCDServer) -
 
 
 def test_the_timeout_reports_an_earlier_pod_crash(argo_cd: ArgoCDServer) -> None:
-    """A container that crashes again and again runs in between, and the last look may see just that."""
+    """A container in a crash loop runs between crashes, and the last look may see it running."""
     argo_cd.add(
         OLD_STATE,
         *(
@@ -386,7 +386,7 @@ def test_a_server_that_stays_down_is_reported(argo_cd: ArgoCDServer) -> None:
 
 
 class Dripping:
-    """An Argo CD that sends a byte now and then: each answer takes 25 seconds."""
+    """An Argo CD that sends a byte now and then: each response takes 25 seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self.clock, self.asked = clock, 0
@@ -544,7 +544,7 @@ def test_a_timeout_during_a_sync_retry_names_the_failed_hook(argo_cd: ArgoCDServ
 
 
 def test_a_wrong_version_is_a_failure_only_after_a_minute(argo_cd: ArgoCDServer) -> None:
-    """An operator may be replacing the pods of a resource whose health Argo CD does not know."""
+    """An operator may still be replacing pods of a resource whose health Argo CD cannot assess."""
     image = parse_image("ghcr.io/acme/web:1.1.0")
 
     def states(seconds: Sequence[int], tag: str) -> list[dict[str, Any]]:

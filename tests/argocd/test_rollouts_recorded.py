@@ -1,4 +1,4 @@
-"""What is believed of Applications as Argo CD 3.6 really reported them, and in which words it is told."""
+"""The verdicts and messages about Applications as Argo CD 3.6 really reported them."""
 
 import pytest
 from support.recorded import exchange
@@ -30,7 +30,7 @@ SEEN = [
     ("application-multi-source-healthy", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-other-namespace", "", FIRST, "synced-and-healthy", True, "synced and healthy"),
     ("application-helm-pull-fails", "resource-tree-pull-fails", SECOND, "progressing", True,
-     "synced; Argo CD has not reported its health since then"),  # all in one second: another comparison is asked for
+     "synced; Argo CD has not reported its health since then"),  # all in one second: another comparison is requested
     ("application-helm-degraded", "", SECOND, "failed", False,
      'degraded: Deployment "nopull" exceeded its progress deadline'),
     ("application-helm-degraded", "resource-tree-degraded", SECOND, "failed", False,
@@ -80,7 +80,7 @@ def test_the_end_of_a_long_error_is_kept() -> None:
     assert len(found.because) < 400
 
 
-def test_an_image_that_cannot_be_pulled_is_found_before_the_deadline_is_over() -> None:
+def test_an_image_that_cannot_be_pulled_is_found_before_the_deadline() -> None:
     item = exchange("argocd-3.6", "application-helm-pull-fails").body
     later = {**item, "status": {**item["status"], "reconciledAt": "2026-11-21T06:19:36Z"}}
     tree = exchange("argocd-3.6", "resource-tree-pull-fails").body

@@ -128,7 +128,7 @@ class Person:
         return self._app(model, name, back=(self.random.choice(TAGS), was))
 
     def place(self, model: Model) -> Model:
-        """Move an Application's folder."""
+        """Return the model with an Application's folder moved."""
         self.made += 1
         name = self.random.choice(sorted(model.apps))
         old, new = model.apps[name].folder, f"apps/new-{self.made}"

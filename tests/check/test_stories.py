@@ -150,7 +150,7 @@ def test_a_hold_on_one_application_does_not_block_another_application() -> None:
 # --- what people may do ---
 
 
-def test_an_older_version_is_a_warning() -> None:
+def test_an_older_version_causes_a_warning() -> None:
     report = said(tagged("0.9.0"))
     assert (report.exit, told(report)) == (0, PASSES)
     assert "0.9.0" in warnings(report)

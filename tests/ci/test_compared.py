@@ -1,4 +1,4 @@
-"""What `check` compares: the variables of each CI system, the event files of Actions, the options."""
+"""What `check` compares, from each CI system's variables, Actions' event files, and options."""
 
 import json
 from collections.abc import Mapping
@@ -155,7 +155,7 @@ PUSHES = {
 
 @pytest.mark.parametrize("environ", PUSHES.values(), ids=PUSHES)
 def test_the_error_in_a_push_job_suggests_the_base_option(environ: Mapping[str, str]) -> None:
-    """To compare a branch with itself would be green for every change."""
+    """Comparing a branch with itself would pass every change."""
     with pytest.raises(UsageError, match=r"^--base is missing") as refused:
         compared_of(CheckOptions(), environ)
     assert refused.value.hint.startswith("set --base, such as origin/main")
@@ -182,13 +182,13 @@ def actions(folder: Path, event: Any, **more: str) -> dict[str, str]:
     }
 
 
-# The members that count, of GitHub's, Gitea's and Forgejo's payloads.
+# The relevant fields of GitHub's, Gitea's, and Forgejo's payloads.
 REQUEST = {"pull_request": {"base": {"ref": "main", "sha": BASE}, "head": {"sha": HEAD}}}
 GROUP = {"merge_group": {"base_sha": BASE, "base_ref": "refs/heads/main", "head_sha": HEAD}}
 
 
 def test_the_event_file_of_github_actions_names_base_and_head(tmp_path: Path) -> None:
-    # Of pull_request_target, GITHUB_SHA is the base. It is no merge of both, and does not count.
+    # For pull_request_target, GITHUB_SHA is the base, not a merge commit, and is ignored.
     found = compared_of(CheckOptions(), actions(tmp_path, REQUEST, GITHUB_BASE_REF="main"))
     assert found == Compared("main", HEAD, branch="main", merge=MERGE)
     assert compared_of(CheckOptions(), actions(tmp_path, GROUP)) == Compared(
@@ -228,7 +228,7 @@ def test_an_event_without_a_pull_request_is_a_usage_error(tmp_path: Path, event:
         CheckOptions(base="main", head="-x"),
         CheckOptions(base="ma\nin"),
         CheckOptions(base=":/fix"),
-        CheckOptions(base="main", repository="https://g/x"),  # of a repository, HEAD is its branch
+        CheckOptions(base="main", repository="https://g/x"),  # --head is missing, too
     ],
 )
 def test_options_that_name_no_commit_are_usage_errors(given: CheckOptions) -> None:

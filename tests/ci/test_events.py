@@ -1,4 +1,4 @@
-"""Events of registries: recorded and documented ones, and whatever else arrives."""
+"""Registry events: recorded, documented, and arbitrary input."""
 
 import base64
 import gzip
@@ -28,7 +28,7 @@ RECORDED = {path.stem: json.loads(path.read_text()) for path in sorted(DATA.glob
 CASES = [(form, one) for form, file in RECORDED.items() for one in file["cases"]]
 PUSHES = [(form, one) for form, one in CASES if one["images"]]
 OTHERS = [(form, one) for form, one in CASES if not one["images"]]
-NEXUS = "registry.example:5000"  # Nexus does not say it
+NEXUS = "registry.example:5000"  # Nexus does not report it
 DIGEST = f"sha256:{'a' * 64}"
 
 
@@ -257,7 +257,7 @@ VALUES = st.recursive(
 
 
 def changed(value: Any, data: st.DataObject) -> Any:
-    """Return a document in which some values have become something else."""
+    """Return a copy of a document with some values replaced."""
     if data.draw(st.integers(0, 9)) == 0:
         return data.draw(VALUES)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The images in the files of builders, and what is reported about files that are none."""
+"""The images in files written by builders, and what is reported about other files."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What hosts get: results that each of them can read, the files that are written, and masked secrets."""
+"""What hosts get: results that each host can read, written files, and masked secrets."""
 
 import io
 import json
@@ -36,7 +36,7 @@ def size(found: Any) -> int:
 
 
 def checked(of: Report) -> Any:
-    """The results, as each host can read them."""
+    """Return the results after checking that every host can read them."""
     found = results(of)
     assert tuple(found) == NAMES
     assert size(found) < LIMIT

@@ -148,7 +148,7 @@ def test_each_ci_system_provides_a_sequence_number_and_its_counter(
         (GITHUB, {"source_commit": SHA[:8]}, replace(OF_GITHUB, commit=SHA[:8])),
         (GITHUB, {"source_repository": "git@github.com:acme/web.git"},
          replace(OF_GITHUB, repository="git@github.com:acme/web.git")),
-        # A job that deploys what another has built: its number, commit and repository are not the build's.
+        # A job deploys another job's build: its number, commit, and repository are not the build's.
         (GITHUB, {"source_commit": OTHER}, Build(commit=OTHER)),
         (GITHUB, {"source_commit": OTHER, "sequence": "5"}, Build(5, commit=OTHER)),
         (GITHUB, {"source_repository": "https://github.com/acme/api"}, Build(repository="https://github.com/acme/api")),
@@ -201,14 +201,14 @@ def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
         ("2026-11-21T06:00:00Z", "2026-11-21T06:00:00Z"),
         ("2026-11-21t06:00:00z", "2026-11-21T06:00:00Z"),
         ("2026-11-21 06:00:00Z", "2026-11-21T06:00:00Z"),
-        ("2026-11-21 06:00:00 +0100", "2026-11-21T05:00:00Z"),  # as `git log --date=iso` says it
+        ("2026-11-21 06:00:00 +0100", "2026-11-21T05:00:00Z"),  # as `git log --date=iso` prints it
         ("2026-11-21T06:00:00+01:00", "2026-11-21T05:00:00Z"),
         ("2026-01-01T00:30:00+05:30", "2025-12-31T19:00:00Z"),
         ("2026-11-21T06:00:00.5Z", "2026-11-21T06:00:00.500Z"),
         (
             "2026-11-21T06:00:00.123456789Z",
             "2026-11-21T06:00:00.123Z",
-        ),  # as Docker and BuildKit say it
+        ),  # as Docker and BuildKit write it
         ("2026-11-21T06:00:00.000Z", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00:00", "2026-11-21T06:00:00Z"),
         ("2026-11-21T06:00Z", "2026-11-21T06:00:00Z"),
@@ -219,7 +219,7 @@ def test_invalid_sequence_numbers_are_usage_errors(text: str) -> None:
         ("1763704800123", "2025-11-21T06:00:00.123Z"),
         ("0", ""),
         ("1", ""),
-        ("315532801", ""),  # SOURCE_DATE_EPOCH of what ZIP files can hold
+        ("315532801", ""),  # SOURCE_DATE_EPOCH set to the earliest time in a ZIP file
         ("1970-01-01T00:00:00Z", ""),
         ("1970-01-01T01:00:00+01:00", ""),
         ("1980-01-01T00:00:01Z", ""),

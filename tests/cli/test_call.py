@@ -1,4 +1,4 @@
-"""What a call gives in its variables: the parameters of hosts, and what looks like one of ours."""
+"""The variables of a call: the parameters of hosts, and names that look like our variables."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ from task.settings import SECRETS
 def adopted(
     command: str, environ: Mapping[str, str] = {}, **params: str
 ) -> tuple[dict[str, str], str]:
-    """The variables of options afterwards, and the error."""
+    """Return the resulting option variables, and the error."""
     env = {
         **environ,
         **{f"IMAGE_UPDATE_PARAMETER_{name.upper()}": text for name, text in params.items()},
@@ -50,7 +50,7 @@ def adopted(
             "run",
             {"carry_parameters": "false"},
             {"IMAGE_UPDATE_CARRY_PARAMETERS": "false"},
-        ),  # the config may say true
+        ),  # the config may set it to true
         ("run", {"deadline": "120", "wait": "false", "image": " \n"}, {}),
     ],
 )
@@ -172,7 +172,7 @@ def test_errors_use_the_parameter_names_of_the_host(
     env = {f"IMAGE_UPDATE_PARAMETER_{name}": text for name, text in params.items()}
     result = image_update(command, env=env)
     assert (result.code, message in result.stderr) == (2, True), result.stderr
-    assert "or the variable" not in result.stderr  # a form has none
+    assert "or the variable" not in result.stderr  # a form has no variables
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The command line as a whole: help, mistakes, and what hosts get when nothing could begin."""
+"""The command line as a whole: help, mistakes, and the results for hosts if a run cannot start."""
 
 import errno
 import json
@@ -32,7 +32,7 @@ def test_help_names_every_option_with_its_variable(
     assert shown.startswith(f"Usage: image-update {command} ")
     whole = (
         re.sub(r"\s", "", shown) if columns == "40" else shown
-    )  # there our longest names have two lines
+    )  # in this width, our longest names take two lines
     for option in options_of(command):
         flag = option.opts[0] if option.opts[0].startswith("--") else option.metavar
         assert re.search(rf"^  (-\w, )?{re.escape(str(flag))}(\s|$)", shown, re.MULTILINE)
@@ -43,7 +43,7 @@ def test_help_names_every_option_with_its_variable(
 def test_help_all_shows_groups_defaults_and_negated_switches(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever stands before it
+    assert main(["run", "--image", "a:1", "--help-all"]) == 0  # whatever comes before it
     shown = " ".join(capsys.readouterr().out.split())
     groups = [
         "Image:",
@@ -61,7 +61,7 @@ def test_help_all_shows_groups_defaults_and_negated_switches(
     assert "[env var: IMAGE_UPDATE_REFRESH; default: on]" in shown
 
 
-# What each --help shows next to others, and what is left to --help-all or to other commands.
+# Options that each --help shows, and options left to --help-all or to other commands.
 SHOWN = {
     "run": (
         "sequence on-failure argocd-server selector",
@@ -277,7 +277,7 @@ def test_the_error_for_an_invalid_boolean_option_uses_our_wording() -> None:
     atomic = next(one for one in options_of("run") if one.name == "atomic")
     error = typer.BadParameter(
         "Input should be a valid boolean, unable to interpret input", param=atomic
-    )  # 0.29
+    )  # the wording of Typer 0.29
     said = explained(error, "run", {}, {"IMAGE_UPDATE_ATOMIC": "maybe"})
     assert (said.message, said.hint) == (
         "--atomic: 'maybe' is not true or false",
@@ -316,7 +316,7 @@ def test_a_usage_error_is_logged_in_the_requested_format(
     assert json.loads(shown.out)["status"] == "failed"
 
 
-def test_a_misspelt_variable_is_reported_before_the_usage_error(
+def test_a_misspelled_variable_is_reported_before_the_usage_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("IMAGE_UPDATE_REASN", "x")

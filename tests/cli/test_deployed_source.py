@@ -1,4 +1,4 @@
-"""What `--deployments` takes for the build: the options first, else the CI system's variables."""
+"""The build that `--deployments` reports: from the options, else from the CI system's variables."""
 
 from collections.abc import Mapping
 
@@ -21,7 +21,7 @@ TAG = {"CI_COMMIT_REF_NAME": "v1", "CI_COMMIT_TAG": "v1"}
 ROWS: list[tuple[Mapping[str, str], str, str, DeployedSource]] = [
     (GITLAB, "", "", DeployedSource(PAGE, COMMIT, "main")),
     (GITLAB | TAG, "", "", DeployedSource(PAGE, COMMIT, "v1", is_tag=True)),
-    (GITLAB, OTHER, "", DeployedSource(PAGE, OTHER)),  # another one than the job's
+    (GITLAB, OTHER, "", DeployedSource(PAGE, OTHER)),  # a different one from the job's
     (ACTIONS, "", "", DeployedSource("https://github.com/acme/web", COMMIT)),
     ({}, OTHER, f"{PAGE}.git", DeployedSource(PAGE, OTHER)),
 ]

@@ -1,4 +1,4 @@
-"""The forms of lint's findings that other programs read: JUnit, SARIF and GitLab's Code Quality."""
+"""The machine-readable formats of lint's findings: JUnit, SARIF, and GitLab's Code Quality."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Options as pipelines rely on them: which command takes what, and how flags, variables and defaults are read."""
+"""Options that pipelines rely on: their commands, and how flags, variables, and defaults work."""
 
 import re
 import shlex
@@ -38,7 +38,7 @@ def _nothing_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def given_to(command: str, *words: str) -> Mapping[str, Any]:
-    """What Typer reads."""
+    """Return the parameters as Typer parses them."""
     return group.commands[command].make_context(command, list(words)).params
 
 
@@ -50,7 +50,7 @@ def read(name: str, *words: str) -> Settings:
 def test_the_help_of_each_command_matches_the_saved_text(
     command: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Options, variables, defaults and help. `COLUMNS=120 python -m scripts.options` writes these files again."""
+    """`COLUMNS=120 python -m scripts.options` writes the files with options, defaults, and help."""
     monkeypatch.setenv("COLUMNS", "120")
     assert both_helps(command) == (GOLDEN / f"{command or 'image-update'}.txt").read_text()
 
@@ -68,7 +68,7 @@ def test_examples_in_the_help_are_valid_and_their_page_exists(command: str, abou
 
 
 def test_every_command_named_by_an_option_has_the_option() -> None:
-    """An option that few need is shown by `--help` of the commands that it names, if they have it."""
+    """`--help` shows a rare option only for the commands that it names, and they must have it."""
     common = {
         variable_of(field.name): one.common
         for field, _, one in every_option()
@@ -100,13 +100,13 @@ def test_every_declared_option_belongs_to_a_command() -> None:
 
 
 def test_settings_and_options_have_the_same_defaults() -> None:
-    """What a command has no option for is as if nothing were given for it."""
+    """A setting without an option in a command has the same value as if no option were given."""
     for command in ("run", "plan", "scan", "lint"):
         assert read(command) == Settings(command)
 
 
 def with_value(one: TyperParam) -> tuple[str, Any]:
-    """A text that is not the default, and what is read of it."""
+    """Return a text that is not the default, and the value that is read from it."""
     name = name_of(one)
     if isinstance(one.default, bool):
         return str(not one.default).lower(), not one.default

@@ -1,4 +1,4 @@
-"""`report`: from the JSON of a real run to a page, looked at in a real browser."""
+"""`report`: from the JSON of a real run to a page, rendered by a real browser."""
 
 import json
 import re
@@ -27,7 +27,7 @@ EVIL = "</style><script>alert(1)</script><img src=x onerror=alert(1)>\"'&\u202e\
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The report of a plan with every kind of decision that files alone can bring about."""
+    """Return the report of a plan with every kind of decision that files alone can cause."""
     folder = tmp_path_factory.mktemp("run")
     repo = repository(folder, "shop", "worker", "legacy", "same")
     constraint = "web=ghcr.io/acme/web:~1.0.0"
@@ -56,7 +56,7 @@ def test_the_page_shows_the_duration_of_the_run(planned: Path) -> None:
 
 
 class Page(HTMLParser):
-    """What a browser would make of it."""
+    """A page as a browser would parse it."""
 
     def __init__(self, text: str) -> None:
         super().__init__()
@@ -225,8 +225,8 @@ def test_an_unusable_path_is_an_error(planned: Path, args: str, told: str) -> No
     assert done.stderr.startswith("error: ")
 
 
-SMALLER = 2  # the page as wide as it says, painted with fewer pixels: each takes its time here
-BROWSER = 200  # rows of a window that a browser may think it needs for itself, when it is quicker than it should be
+SMALLER = 2  # the page keeps its width but has fewer pixels, as each one takes time here
+BROWSER = 200  # rows that a browser may reserve for itself when it is faster than it should be
 
 
 @pytest.mark.slow
@@ -244,8 +244,8 @@ def test_a_browser_renders_the_page_in_light_and_dark_mode(
     colours = Counter(pixel for row in rows for pixel in row)
     ground = colours.most_common(1)[0][0]
     assert (sum(ground) > 600) is (scheme == "light")
-    assert colours[ground] < 0.97 * width * height  # something is there
-    # The verdicts have their colours, and nothing is pushed out of the page: the right edge is empty.
+    assert colours[ground] < 0.97 * width * height  # the page is not empty
+    # The verdicts have their colors, and nothing overflows the page: the right edge is empty.
     reds = sum(
         number
         for (red, green, blue), number in colours.items()
@@ -261,7 +261,7 @@ def test_a_browser_renders_the_page_in_light_and_dark_mode(
 
 
 def look(path: Path, picture: Path, width: int, height: int, scheme: str) -> None:
-    """Have the page painted by a real browser; the lowest `BROWSER` rows may be left empty."""
+    """Render the page in a real browser. The lowest `BROWSER` rows may be empty."""
     dark = ["--blink-settings=preferredColorScheme=0"] if scheme == "dark" else []
     subprocess.run(
         [*needs("chromium"), "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", *dark,
@@ -273,7 +273,7 @@ def look(path: Path, picture: Path, width: int, height: int, scheme: str) -> Non
 
 
 def pixels(data: bytes, upper: int) -> tuple[tuple[int, int], list[list[tuple[int, int, int]]]]:
-    """A PNG of 8 bits, with or without transparency → its size, and red, green and blue of its upper rows' pixels."""
+    """Return the size of an 8-bit PNG with or without transparency, and its upper rows as RGB."""
     width, height, depth, kind = struct.unpack(">IIBB", data[16:26])
     assert depth == 8
     step = {2: 3, 6: 4}[kind]
@@ -298,7 +298,7 @@ def chunks(data: bytes) -> list[tuple[bytes, bytes]]:
 
 
 def unfiltered(kind: int, line: bytes, above: bytes, step: int) -> bytes:
-    """One line as PNG packs it."""
+    """Return the bytes of one line without its PNG filter."""
     if not kind:
         return line
     done = bytearray(line)

@@ -1,4 +1,4 @@
-"""What a command imports before it begins: every pod pays for it."""
+"""What a command imports before it begins, which every pod pays for."""
 
 import subprocess
 import sys

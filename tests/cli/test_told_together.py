@@ -1,4 +1,4 @@
-"""The lines of the log if many Applications have the same problem, as when a registry is down."""
+"""The log lines if many Applications have the same problem, such as a registry that is down."""
 
 from task.cli.update import told_together
 from task.errors import Trouble

@@ -1,4 +1,4 @@
-"""What people typically get wrong on the command line, and the one line that tells them what to do."""
+"""Typical mistakes on the command line, and the one line that says how to fix each."""
 
 import shlex
 
@@ -155,7 +155,7 @@ def test_each_typical_mistake_gets_the_right_hint(
         monkeypatch.setenv(*words.pop(0).split("=", 1))
     assert main(words) == 2
     shown = capsys.readouterr()
-    assert shown.err == f"error: {wrong}\n  fix: {fix}\n"  # once
+    assert shown.err == f"error: {wrong}\n  fix: {fix}\n"  # printed only once
     assert "s3cret" not in shown.out + shown.err
 
 
@@ -176,4 +176,4 @@ def test_git_errors_that_name_a_server_get_a_hint(
 ) -> None:
     error = failure(stderr, "https://git.b.example/acme/deploy@main", logins)
     assert error.hint == hint
-    assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # the error names both
+    assert str(error).startswith("https://git.b.example/acme/deploy@main: ")  # and the repository

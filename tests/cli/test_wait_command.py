@@ -1,4 +1,4 @@
-"""`image-update wait`: names and a revision in, a line for each Application and an exit code out."""
+"""`image-update wait`: takes names and a revision, prints a line per Application, and exits."""
 
 import json
 from collections.abc import Mapping
@@ -132,7 +132,7 @@ def test_an_application_named_twice_is_watched_once(
 
 
 def elsewhere(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The same Application in another team's namespace."""
+    """Return the same Application in another team's namespace."""
     return {**item, "metadata": {**item["metadata"], "namespace": "team"}}
 
 

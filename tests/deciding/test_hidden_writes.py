@@ -1,6 +1,6 @@
 """The law of visible writes, tested with Helm and Kustomize: an update changes the image that they render.
 
-Both are called like Argo CD calls them in `helmTemplate` in reposerver/repository, `template` in util/helm/cmd.go, and
+Both are called as Argo CD calls them in `helmTemplate` in reposerver/repository, `template` in util/helm/cmd.go, and
 `Build` in util/kustomize/kustomize.go (v3.1): the values files in order, the Application's own values as another file,
 then `--set`, `--set-string`, and `--set-file`. The effect of `kustomize edit set image` in the source's folder is
 written to the file here. Override files are applied by `editors/argocd.py`, which was compared with Argo CD's own merge.
@@ -158,7 +158,7 @@ def helm_layouts(number: int) -> Iterator[tuple[dict[str, Any], Texts]]:
 
 
 def helm_image(folder: Path, app: Any, texts: Texts) -> str:
-    """Return the image that Helm renders when called like Argo CD calls it, or the error."""
+    """Return the image that Helm renders when called the way Argo CD calls it, or the error."""
     put(folder, texts)
     overrides = [
         texts[path]
@@ -537,7 +537,7 @@ def test_a_tag_rendered_by_kustomize_counts_as_the_current_version(where: str, t
         ),
     ],
 )
-def test_a_misspelt_kustomize_key_is_an_error(lines: str, key: str) -> None:
+def test_a_misspelled_kustomize_key_is_an_error(lines: str, key: str) -> None:
     one, _ = decided(hidden_app("kustomization", {}), {"apps/a/kustomization.yaml": lines})
     assert (one.verdict, one.rule) == ("error", "target")
     assert key in one.because

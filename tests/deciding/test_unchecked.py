@@ -68,7 +68,7 @@ def test_a_warning_names_the_unknown_fact_and_a_remedy(
     assert "run it again" not in found.hint
 
 
-def test_only_decisions_that_needed_the_answer_get_a_warning() -> None:
+def test_only_decisions_that_needed_the_fact_get_a_warning() -> None:
     """Each decision can see the answers to all questions of the run."""
     newest = application("web", URL, update_strategy="newest-build")
     story = Story(newest, Branch({target(name): KUSTOMIZATION for name in ("web", "api")}))

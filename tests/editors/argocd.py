@@ -2,7 +2,7 @@
 
 Each file is a JSON merge patch (RFC 7396) for the source. The result is decoded into the old structure: absent fields
 keep their values, and an element of a list inherits missing fields from the old element at the same place.
-`tests/data/cases/argocd-merge.json` has the real answers.
+`tests/data/cases/argocd-merge.json` has the real results.
 """
 
 import copy

@@ -1,4 +1,4 @@
-"""What Argo CD Image Updater makes of the same files; where ours differs, the table says why."""
+"""What Argo CD Image Updater makes of the same files. A table explains where ours differs."""
 
 import json
 from collections.abc import Iterator
@@ -20,9 +20,9 @@ ON_PURPOSE = {
     "set-list-of-lists": {"images": [["a", "c"]]},  # indices at any depth are understood
     "set-parent-null": {"image": {"tag": "v2"}},  # a null parent is filled
     "set-nested-yes": {"image": {"tag": "yes"}},  # quoted, so that it stays a string
-    # None: the case answers another question
-    "doc-empty-existing": None,  # no image is written there: what a write carries along has its own tests
-    "doc-quoting": None,  # six images without a live one: the quoting has its own table
+    # None: the case tests something else
+    "doc-empty-existing": None,  # no image is written there; copied entries have their own tests
+    "doc-quoting": None,  # six images, none of them live; quoting has its own table
     "doc-invalid-existing": TargetError,  # a file that is not a mapping is refused, not replaced
     "doc-other-keys-dropped": {
         "helm": {
@@ -37,13 +37,13 @@ ON_PURPOSE = {
     "doc-no-section": None,  # nothing to write
     "doc-1411": {
         "kustomize": {"images": ["docker.io/library/nginx:1.0.1"]}
-    },  # edited in place, spelled as in the file
+    },  # edited in place, with the file's spelling
     "flow-hostport-existing-file": {
         "kustomize": {"images": ["reg.example:5000/a:1.1.0", "reg.example:5000/b:1.2.0"]}
-    },  # issue 516: both are written
+    },  # issue 516: both images are written
     "merge-docker-io-org": [
         "docker.io/jannfis/foobar:1.0.1"
-    ],  # one repository, one entry, spelled as in the file
+    ],  # one repository, one entry, with the file's spelling
     "merge-x-duplicates": ["a:3", "a:3"],  # all duplicates get the new tag
     "k-multi-registry": {
         "kustomize": {
@@ -54,10 +54,10 @@ ON_PURPOSE = {
                 "gcr.io/jannfis/barbar:1.0.3",
             ]
         }
-    },  # an image of another registry is another image: what the spec says about it is carried along
-    # an entry that the spec alone has stays hidden: Argo CD has not seen it since the file exists
+    },  # an image from another registry is another image: its entry in the spec is copied
+    # an entry only in the spec stays hidden: Argo CD has ignored it since the file was created
     "doc-merge": {"kustomize": {"images": ["existing:latest", "updated:latest"]}},
-    "flow-type-none": None,  # decided before an editor is asked
+    "flow-type-none": None,  # decided before an editor is called
     "set-x-two-docs": TargetError,
 }
 
@@ -73,7 +73,7 @@ def cases(suite: str, *kinds: str) -> list[Any]:
 
 
 def meant(case: dict[str, Any]) -> Any:
-    """What must come out: parsed content, or TargetError."""
+    """Return the expected outcome: parsed content, or TargetError."""
     if case["id"] in ON_PURPOSE:
         return ON_PURPOSE[case["id"]]
     expect = case.get("expect_v1", case["expect"])
@@ -83,7 +83,7 @@ def meant(case: dict[str, Any]) -> Any:
 
 
 def letters(data: Any) -> Any:
-    """Everything as text, as `plain` reads it."""
+    """Return data with all scalars as strings, as `plain` reads them."""
     return plain(json.dumps(data))
 
 
@@ -122,7 +122,7 @@ def test_the_same_texts_are_written_unquoted_as_in_image_updater() -> None:
 
 
 def entries(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Alias and image of the image list, without constraints."""
+    """Yield alias and image of each entry in the image list, without constraints."""
     for found in parse_image_list(given["annotations"]["image-list"]):
         assert isinstance(found, Entry)
         yield found.alias, found.image.name
@@ -185,7 +185,7 @@ def test_override_files_are_written_as_in_image_updater(case: dict[str, Any]) ->
 
 
 def newest(tags: list[Any]) -> str:
-    """What the registry offers: tag and digest, or the highest version."""
+    """Return the registry's newest image: its tag and digest, or the highest version."""
     if isinstance(tags[0], dict):
         return f"{tags[0]['name']}@{tags[0]['digest']}"
     return str(max(tags, key=lambda tag: [int(part) for part in tag.lstrip("v").split(".")]))
@@ -231,7 +231,7 @@ def test_complete_updates_match_image_updater(case: dict[str, Any]) -> None:
 
 
 def pinned(wanted: Any, name: str) -> str:
-    """The tag that the rules picked, where they are not the newest: the rules are not what is tested here."""
+    """Return the tag that the rules picked if it is not the newest. They are not tested here."""
     found = [
         each
         for each in (wanted.get("helm") or {}).get("parameters", ())

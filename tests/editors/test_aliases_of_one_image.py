@@ -1,4 +1,4 @@
-"""Two aliases of one image, an app and its migration: neither reads or writes what belongs to the other."""
+"""Two aliases of one image, an app and its migration: neither touches the other's entries."""
 
 from dataclasses import replace
 from typing import Any
@@ -21,7 +21,7 @@ PATHS = {
 
 
 def aim(kind: TargetKind, alias: str, **names: str) -> Target:
-    """The target of one alias; `names`: what each of them is called in the target, "" where nothing is reported."""
+    """Return the target of one alias. `names` has each alias's name in it, or "" for no name."""
     field = "manifests_name" if kind == "manifests" else "kustomize_name"
     others = tuple(
         Claim(one, IDENTITY, **{field: name}) for one, name in names.items() if one != alias
@@ -30,7 +30,7 @@ def aim(kind: TargetKind, alias: str, **names: str) -> Target:
 
 
 def kustomization(*entries: str) -> str:
-    """`name version`: an entry that leads to the image."""
+    """Return a kustomization. Each `name version` is an entry that maps a name to the image."""
     said = (one.split() for one in entries)
     return "images:\n" + "".join(
         f"- name: {name}\n  newName: {WEB}\n  newTag: {tag}\n" for name, tag in said
@@ -58,13 +58,13 @@ SHAPES: list[Any] = [
 ]
 TWO = {"app": "web", "migrate": "web-db"}
 ROWS = [
-    # aliases and their names, who is written, before, after
+    # aliases and their names, the alias to write, before, after
     (TWO, "app", ["web v1", "web-db v1"], ["web v2", "web-db v1"]),
     (TWO, "migrate", ["web v1", "web-db v1"], ["web v1", "web-db v2"]),
     (TWO, "migrate", ["web-db v1", "web v9"], ["web-db v2", "web v9"]),
-    # an entry that neither names stays: two rules cannot both be right about it
+    # an entry that neither alias names stays: two rules cannot both be right about it
     (TWO, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v1"]),
-    # without a name of its own an alias has what the others do not name
+    # an alias without a name owns the entries that the others do not name
     (
         {"app": "", "migrate": "web-db"},
         "app",
@@ -77,9 +77,9 @@ ROWS = [
         [f"{WEB} v1", "web-db v1"],
         [f"{WEB} v1", "web-db v2"],
     ),
-    # one name for both belongs to both, as ever
+    # a name that both share belongs to both, as before
     ({"app": "web", "migrate": "web"}, "app", ["web v1"], ["web v2"]),
-    # one alias has every entry of its image, as ever
+    # a single alias owns every entry of its image, as before
     ({"app": "web"}, "app", ["web v1", f"{WEB} v1"], ["web v2", f"{WEB} v2"]),
 ]
 

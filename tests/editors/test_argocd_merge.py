@@ -1,4 +1,4 @@
-"""An override file as Argo CD merges it: the image is new, and nothing is lost."""
+"""An override file as Argo CD merges it: the image is updated, and nothing is lost."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ def test_our_model_of_the_merge_matches_argo_cd(case: dict[str, Any]) -> None:
 
 
 def by_name(helm: dict[str, Any]) -> dict[str, tuple[str, bool]]:
-    """Parameters as Helm takes them: the last of a name counts."""
+    """Return the parameters as Helm reads them: the last one with a name wins."""
     return {
         each["name"]: (each["value"], bool(each.get("forceString")))
         for each in helm.get("parameters", ())

@@ -1,4 +1,4 @@
-"""What must not be edited is refused with the reason, in bounded time; a missing file says nothing."""
+"""Input that must not be edited is refused with the reason, in bounded time."""
 
 import time
 from typing import Any
@@ -19,7 +19,7 @@ CREATED = [
     "helm-override",
     "kustomize-override",
     "plugin-override",
-]  # if they are missing
+]  # files that are created if missing
 FILE_OF = {"kustomization": "apps/web/kustomization.yaml", "manifests": "apps/web/deploy.yaml"}
 BOMB = "a0: &a0 [x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 30)
@@ -28,7 +28,7 @@ LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
 
 
 def aim(kind: TargetKind) -> Target:
-    """A target with all keys that its kind needs."""
+    """Return a target with all keys that its kind needs."""
     path = FILE_OF["manifests"] if kind == "manifests" else PATHS[kind]
     return target(kind, keys=Keys(tag="image.tag"), path=path)
 
@@ -89,7 +89,7 @@ def test_links_submodules_folders_and_large_files_are_rejected(
     kind: TargetKind, file: File, words: str
 ) -> None:
     if kind == "manifests" and words == "folder":
-        return  # a folder is what it asks for
+        return  # a folder is valid here
     for call in (
         lambda one, files: read(files, one),
         lambda one, files: edit(files, one, "ghcr.io/acme/api:2"),

@@ -1,4 +1,4 @@
-"""Values of public charts with a digest next to the tag: no update is green while Helm renders another image."""
+"""Public charts with a digest next to the tag: no update succeeds if Helm renders another image."""
 
 import subprocess
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ OLD = OTHER.removeprefix("sha256:")
 
 @dataclass(frozen=True)
 class Case:
-    """One chart, how it is written, and the build that comes."""
+    """One chart, the way its image is written, and the build that arrives."""
 
     row: dict[str, Any]
     override: bool
@@ -40,7 +40,7 @@ class Case:
 
     @property
     def template(self) -> str:
-        """What the chart renders as its image."""
+        """The template of the chart's image."""
         keys = {
             key: f".Values.{self.row[key]}" for key in ("name", "tag", "digest") if key in self.row
         }
@@ -48,8 +48,8 @@ class Case:
 
     @property
     def aim(self) -> Target:
-        """The target that is written."""
-        # a parameter has the whole name, which is too much for a chart that puts a registry before it
+        """The target to write."""
+        # a parameter has the full name, which is wrong for a chart that prepends a registry
         name = "" if self.override and "registry" in self.values else self.row["name"]
         keys = Keys(
             name=name,
@@ -62,7 +62,7 @@ class Case:
         return target(kind, "ghcr.io/acme/web", keys, values=values)  # type: ignore[arg-type]
 
     def written(self) -> Files | None:
-        """All files after the update, or None if it is an error."""
+        """Return all files after the update, or None if it is an error."""
         files = {PATHS["helmvalues"]: File(self.values)}
         try:
             read(files, self.aim)
@@ -84,7 +84,7 @@ CASES = [
 
 
 def rendered(folder: Path, written: dict[int, Files]) -> dict[int, str]:
-    """What Helm renders for each case: the values file as it is, and the override file's parameters as flags."""
+    """Return Helm's output for each case, with the override file's parameters as flags."""
     values, flags = [], []
     (folder / "templates").mkdir()
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: charts\nversion: 0.1.0\n")
@@ -133,12 +133,12 @@ def test_no_successful_update_renders_another_image(tmp_path: Path) -> None:
         ({"values": "image: {digest: ''}", "value_files": {"prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, False),
         ({"value_files": {"values.yaml": f"image: {{digest: '{OTHER}'}}", "prod.yaml": "image: {digest: ~}"}}, False),
         ({"value_files": {"values.yaml": "image: {digest: ''}", "prod.yaml": f"image: {{digest: '{OTHER}'}}"}}, True),
-        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # the chart is called image
+        ({"value_files": {"charts/image/values.yaml": f"digest: '{OTHER}'"}}, True),  # the chart's name is image
         ({"value_files": {"values.yaml": f"other: {{digest: '{OTHER}'}}\ndigest: '{OTHER}'"}}, False),
         ({"value_files": {"values.yaml": f"image: {{tag: 1, checksum: '{OTHER}', initTag: 1, initDigest: '{OTHER}'}}"}},
          False),
         ({"value_files": {"values.yaml": f"image: {{hash: '{OTHER}'}}", "prod.yaml": "image: {hash: ''}"}}, False),
-        ({"value_files": {"values.yaml": "image: [", "prod.yaml": ""}}, False),  # nobody can say what that means
+        ({"value_files": {"values.yaml": "image: [", "prod.yaml": ""}}, False),  # broken: no known digest
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["helm-override", "helmvalues"])
@@ -170,7 +170,7 @@ def test_the_effective_digest_follows_the_order_of_argo_cd(
     [
         ("image.digest", '""', DIGEST),
         ("image.digest", OTHER, DIGEST),
-        ("image.digest", OLD, "a" * 64),  # the chart writes `sha256:` itself
+        ("image.digest", OLD, "a" * 64),  # the chart adds `sha256:` itself
         ("image.sha", '""', "a" * 64),
         ("image.sha", OTHER, DIGEST),
     ],

@@ -1,4 +1,4 @@
-"""The image at another version, in places of the target's files that nothing writes."""
+"""Other versions of the image in places of the target's files that no alias writes."""
 
 from typing import Any
 

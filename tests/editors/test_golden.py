@@ -1,7 +1,7 @@
-"""Folders `before/`, `event.json`, `after/` for every target and every style people write YAML in.
+"""Folders with `before/`, `event.json`, `after/` for every target and every style of YAML.
 
-`event.json` holds the image and what the target is made from; with `error`, nothing may be
-written and the error must say so. Files are compared byte by byte.
+`event.json` has the image and the data of the target. If it has `error`, nothing may be written,
+and the error must contain this text. Files are compared byte by byte.
 """
 
 import json
@@ -22,7 +22,7 @@ MODES = {"link": "120000", "submodule": "160000", "folder": "040000"}
 
 
 def texts(folder: Path) -> dict[str, str]:
-    """The files below a folder, by path."""
+    """Return the files below a folder, by path."""
     found = sorted(path for path in folder.rglob("*") if path.is_file())
     return {path.relative_to(folder).as_posix(): path.read_bytes().decode() for path in found}
 
@@ -68,7 +68,7 @@ def test_each_golden_folder_is_edited_as_expected(folder: Path) -> None:
 
 @pytest.fixture
 def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """As if no wheel had libyaml."""
+    """Parse as if PyYAML had been built without libyaml."""
     monkeypatch.setattr("yaml.__with_libyaml__", False)
     yaml_tree._cached_parse.cache_clear()
     yield
@@ -79,7 +79,7 @@ def _parser_in_python(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_all_golden_folders_pass_without_libyaml() -> None:
     for folder in FOLDERS:
         if folder.name == "tab-in-comment":
-            continue  # ruamel.yaml's parser refuses a tab before a comment; libyaml and Go take it
+            continue  # only ruamel.yaml's parser refuses a tab before a comment
         event = json.loads((folder / "event.json").read_text())
         if "error" not in event:
             before = {path: File(text) for path, text in texts(folder / "before").items()}

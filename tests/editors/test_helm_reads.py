@@ -1,6 +1,6 @@
-"""What Helm reads from a values file is what we read and write, with anchors, merge keys and keys that are there twice.
+"""Helm reads the same values as we read and write, with anchors, merge keys, and duplicate keys.
 
-Helm reads all texts in one call, by its function `fromYaml`, which is how it reads values files, too.
+Helm reads all texts in one call with its function `fromYaml`, the way it reads values files, too.
 """
 
 import itertools
@@ -60,7 +60,7 @@ KEYS = ("image.tag", "worker.tag", "base.tag")
 
 
 def helm(folder: Path, texts: list[str]) -> list[Any]:
-    """What Helm reads from each of these texts."""
+    """Return the values that Helm reads from each text."""
     (folder / "templates").mkdir(parents=True)
     (folder / "Chart.yaml").write_text("apiVersion: v2\nname: texts\nversion: 0.1.0\n")
     (folder / "texts.json").write_text(json.dumps(texts))

@@ -1,4 +1,4 @@
-"""The laws of every editor, over YAML in every style."""
+"""The laws of every editor, for YAML in every style."""
 
 import copy
 from typing import Any
@@ -45,7 +45,7 @@ def escaped(key: str) -> str:
 
 
 def scalar_paths(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all scalars."""
+    """Return the paths of all scalars."""
     if isinstance(data, str):
         return [prefix]
     items = data.items() if isinstance(data, dict) else enumerate(data)
@@ -53,7 +53,7 @@ def scalar_paths(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...
 
 
 def mapping_paths(data: Any, prefix: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
-    """The paths of all mappings."""
+    """Return the paths of all mappings."""
     if isinstance(data, str):
         return []
     items = data.items() if isinstance(data, dict) else enumerate(data)
@@ -76,7 +76,7 @@ def put(data: Any, path: tuple[Any, ...], value: Any) -> Any:
 
 
 def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
-    """Whether a YAML 1.1 reader takes the value at a path for this string, whatever it takes the keys for."""
+    """Return whether a YAML 1.1 reader reads this string at a path, however it reads the keys."""
     node: Any = next(yaml.compose_all(text.removeprefix("\ufeff"), yaml.SafeLoader))
     for step in path:
         inner = node.value
@@ -89,7 +89,7 @@ def is_string(text: str, path: tuple[Any, ...], value: str) -> bool:
 
 
 def changed_lines(before: str, after: str) -> int:
-    """How many lines lie between the first and the last that differ."""
+    """Return the number of lines from the first to the last that differs."""
     old, new = before.splitlines(), after.splitlines()
     while old and new and old[0] == new[0]:
         old, new = old[1:], new[1:]
@@ -152,7 +152,7 @@ ENTRIES = st.lists(
 
 @st.composite
 def kustomizations(draw: Any) -> tuple[str, list[dict[str, str]] | None]:
-    """A kustomization file in any style, and its images."""
+    """Draw a kustomization file in any style, and its images."""
     images = draw(st.none() | ENTRIES)
     data = {
         "kind": "Kustomization",

@@ -1,4 +1,4 @@
-"""The live Application's own source, patched: what changes, what stays, and under which tests."""
+"""Patches of the live Application's own source: what changes, what stays, and the tested values."""
 
 import copy
 from typing import Any
@@ -31,12 +31,12 @@ def manifest_of(source: dict[str, Any]) -> dict[str, Any]:
 
 
 def after(source: dict[str, Any], to: Target, image: str) -> dict[str, Any]:
-    """The source once it is patched, without its repoURL."""
+    """Return the patched source, without its repoURL."""
     manifest = manifest_of(source)
     operations, edits = write(manifest, 0, to, parse_image(image))
     changed = apply_patch(manifest, operations)
     assert bool(operations) == bool(edits)
-    assert write(changed, 0, to, parse_image(image)) == ((), ())  # twice is once
+    assert write(changed, 0, to, parse_image(image)) == ((), ())  # a second patch changes nothing
     found = read(changed, 0, to)
     wanted = parse_image(image)
     assert (found.tag or "latest", found.digest) == (wanted.tag or "latest", wanted.digest)

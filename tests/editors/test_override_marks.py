@@ -1,4 +1,4 @@
-"""Override files say in a comment what was carried along, and follow it; what has no such comment is somebody's own."""
+"""Override files mark copied entries with a comment. Unmarked entries belong to people."""
 
 import re
 import time
@@ -34,7 +34,7 @@ AIMS: dict[str, Any] = {
 
 
 def element(section: str, name: str, value: str, mark: str = "") -> str:
-    """An element of the list, as people write it."""
+    """Return an element of the list, as people write it."""
     mark = f"  {mark}" if mark else ""
     if section == "kustomize":
         return f"  - {name}:{value}{mark}\n"
@@ -48,7 +48,7 @@ def document(section: str, *elements: str) -> str:
 
 
 def written(aim: Target, text: str, common: str | None = None) -> str:
-    """The override file after an event; writing it again changes nothing."""
+    """Return the override file after an event. Writing it again changes nothing."""
     files = {OVERRIDE: File(text), **({} if common is None else {COMMON: File(common)})}
     after = {**files, **edit(files, aim, f"{API}:v2")[0]}
     assert edit(after, aim, f"{API}:v2") == ({}, ())
@@ -56,7 +56,7 @@ def written(aim: Target, text: str, common: str | None = None) -> str:
 
 
 ROWS: list[tuple[str, list[tuple[str, str, str]], list[tuple[str, str, str]], str, list[tuple[str, str, str]]]] = [
-    # what, in the file, in the spec, in the common file, afterwards
+    # description, in the file, in the spec, in the common file, afterwards
     ("marked follows", [("a", "v1", FROM_SPEC)], [("a", "v3", "")], "", [("a", "v3", FROM_SPEC)]),
     ("its own stays", [("a", "v1", "")], [("a", "v3", "")], "", [("a", "v1", "")]),
     ("another comment is none", [("a", "v1", "# from me")], [("a", "v3", "")], "", [("a", "v1", "# from me")]),
@@ -87,7 +87,7 @@ def test_only_marked_entries_follow_the_spec(
     assert text.startswith(expected)
     assert (
         "from" not in text[len(expected) :]
-    )  # only the image's own follows, which is nobody else's
+    )  # only the image's own entry follows, which has no mark
 
 
 @pytest.mark.parametrize("section", AIMS)
@@ -150,7 +150,7 @@ def test_unmarked_entries_that_differ_from_the_spec_are_reported(
         ([("b", "v1", "")], "", [FROM_SPEC]),
         ([("b", "v1", "")], "v4", [FROM_COMMON]),
         ([("b", "v1", "# from me")], "", [FROM_SPEC]),
-        ([("b", "v1", FROM_SPEC)], "", []),  # the next update brings it in
+        ([("b", "v1", FROM_SPEC)], "", []),  # the next update adds it
         ([("a", "v1", "")], "", []),
         ([], "", []),
     ],
@@ -209,7 +209,7 @@ OTHERS = st.lists(st.tuples(NAMES, VALUES, st.booleans()), max_size=4, unique_by
 def test_marked_entries_follow_their_origin_and_unmarked_entries_stay(
     elements: Any, spec: Any, common: Any
 ) -> None:
-    """What is marked is as it is where it is from; what is not is as it was, to the byte."""
+    """Marked entries equal their origin. Unmarked entries are unchanged, byte by byte."""
     blocks = [
         f"  - name: {quoted(name)}{f'  {mark}' if mark else ''}\n    value: {quoted(value)}\n    forcestring: {flag}\n"
         for name, value, mark, flag in [(*one[:3], str(one[3]).lower()) for one in elements]

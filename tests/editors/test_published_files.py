@@ -10,11 +10,11 @@ from support import DATA, ROOT
 from task.editors.yaml.edit import Splice, apply, splice
 from task.editors.yaml.tree import Node, Tree, parse, walk
 
-MOST = 10  # values of one file, which is checked whole after each
+MOST = 10  # values per file, which is checked completely after each one
 
 
 def values(tree: Tree) -> list[Node]:
-    """Some scalars that are no keys, spread over the file."""
+    """Return some scalars that are not keys, spread over the file."""
     found = [
         node
         for root in tree.roots
@@ -43,7 +43,7 @@ def check(text: str) -> None:
 
 
 def published() -> list[Path]:
-    """Applications as people run them, what this project ships, and the definitions that SCHEMAS_DIR adds."""
+    """Return real Applications, the files that we ship, and the definitions in SCHEMAS_DIR."""
     shipped = [
         path
         for folder in ("tekton", "argo-workflows", "templates")
@@ -54,7 +54,7 @@ def published() -> list[Path]:
     )
     small = [
         path for path in definitions if path.stat().st_size < 300_000
-    ]  # a larger one takes half a minute
+    ]  # a larger file takes half a minute
     return [
         *sorted((DATA / "examples").glob("*.yaml")),
         ROOT / "action.yml",

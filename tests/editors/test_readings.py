@@ -1,4 +1,4 @@
-"""What a target says now, and when a write is needed although the letters are equal."""
+"""The current version in a target, and when a write is needed although the text is equal."""
 
 from dataclasses import replace
 
@@ -112,7 +112,7 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
         "helm-override",
         Keys(),
         helm('name: image.tag, value: "12345678"'),
-    ),  # a number to `helm --set`
+    ),  # `helm --set` reads a number
     ("helm-override", Keys(), helm("name: image.tag, value: v1", "name: image.tag, value: v2")),
     ("kustomize-override", Keys(), f"kustomize:\n  images:\n  - {API}:1.0\n  - {API}:2.0\n"),
     ("kustomize-override", Keys(kustomize_name="x"), f"kustomize:\n  images:\n  - y={API}:1.0\n"),
@@ -126,7 +126,7 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
     ("kustomization", Keys(kustomize_name="x"), f"images:\n- {{name: {API}, newTag: v1}}\n"),
     ("helmvalues", Keys(tag="t"), "t: 1.10\n"),
     ("helmvalues", Keys(tag="t"), "t: yes\n"),
-    ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # with a line break at its end
+    ("helmvalues", Keys(tag="t"), "t: |\n  v1\n"),  # ends with a line break
     (
         "flux",
         Keys(),
@@ -136,7 +136,7 @@ UNSOUND: list[tuple[TargetKind, Keys, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "keys", "text"), UNSOUND)
-def test_unsound_entries_need_a_write_despite_an_equal_tag(
+def test_unsound_entries_need_a_write_even_if_the_tag_is_equal(
     kind: TargetKind, keys: Keys, text: str
 ) -> None:
     reading = read({file_of(kind): File(text)}, target(kind, keys=keys, application=""))

@@ -1,4 +1,4 @@
-"""Rendered by the real helm and kustomize: the image is new, and nothing else changed."""
+"""Files rendered by the real helm and kustomize: the image is updated, and nothing else changes."""
 
 import json
 import subprocess
@@ -39,7 +39,7 @@ def chart(folder: Path, **files: str) -> Path:
 
 
 def rendered(folder: Path, parameters: Any = ()) -> Any:
-    """What `helm template` prints, with parameters as Argo CD passes them."""
+    """Return the output of `helm template` with parameters as Argo CD passes them."""
     flags = []
     for each in parameters:
         flags += [
@@ -145,7 +145,7 @@ OVERLAYS = {
 
 
 def built(folder: Path, kustomization: str) -> list[str]:
-    """The images of the containers that kustomize prints, in order."""
+    """Return the images of the containers in kustomize's output, in order."""
     (folder / "d.yaml").write_text(DEPLOYMENT)
     (folder / "kustomization.yaml").write_text(kustomization)
     done = subprocess.run([*needs("kustomize"), str(folder)], capture_output=True, check=True)

@@ -1,4 +1,4 @@
-"""State files: what they say, what is wrong with them, and how little of them changes."""
+"""State files: their content, their errors, and how little of them a write changes."""
 
 import difflib
 from dataclasses import replace
@@ -99,7 +99,7 @@ BY_HAND_STATE = State(
 
 
 def changes(old: str, new: str) -> list[str]:
-    """The lines taken out and put in."""
+    """Return the removed and the added lines."""
     return [line for line in difflib.ndiff(old.splitlines(), new.splitlines()) if line[0] in "+-"]
 
 
@@ -108,19 +108,19 @@ API_IN = IN + "    images:\n      api: "
 
 
 def write(text: str, state: State) -> str:
-    """The text that says this of the one file."""
+    """Return the text that stores this state of the one file."""
     return write_state(text, {FILE: state})
 
 
 def read(text: str) -> State:
-    """What the text says of the one file."""
+    """Return the state of the one file in the text."""
     states = read_state(text)
     assert set(states) <= {FILE}
     return states.get(FILE, State())
 
 
 def other(state: State, alias: str, **more: Any) -> State:
-    """The state with something else remembered of one image."""
+    """Return the state with different memory of one image."""
     return replace(
         state, images={**state.images, alias: replace(state.images.get(alias, Memory()), **more)}
     )
@@ -211,7 +211,7 @@ def test_only_the_affected_lines_change(state: State, expected: list[str]) -> No
     assert write(new, state) == new
 
 
-def test_a_changed_manual_file_is_reformatted_below_its_first_comments() -> None:
+def test_a_changed_manual_file_is_reformatted_below_its_leading_comments() -> None:
     state = replace(BY_HAND_STATE, hold=Hold("thaw"))
     below = write("", state).partition("\n")[2]
     head = "# The web shop.\n\n# Where it lies\n"
@@ -372,7 +372,7 @@ files:
     ],
 )
 def test_keys_from_a_newer_version_are_kept(state: State, gone: list[str]) -> None:
-    """What is removed takes the unknown keys in it along."""
+    """An entry is removed together with its unknown keys."""
     assert read(NEWER) == State(Hold("x"), {"api": Memory(Written("v1"))})
     for text in (NEWER, NEWER.replace("\n", "\r\n")):
         new = write(text, state)

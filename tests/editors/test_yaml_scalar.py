@@ -1,4 +1,4 @@
-"""A string stays that string for every YAML reader, wherever it is written."""
+"""A written string is read back as the same string by every YAML reader."""
 
 import re
 from io import StringIO
@@ -21,7 +21,7 @@ TEXTS = st.text(max_size=12) | NUMERIC | WORDS | st.builds("{}{}".format, WORDS,
 
 
 def go_takes_for_a_string(text: str) -> bool:
-    """The resolution of goyaml.v2, which Helm, Argo CD and kustomize read with, for plain scalars."""
+    """Return whether goyaml.v2, the reader of Helm, Argo CD, and kustomize, reads a string."""
     if text.lower() in {"y", "yes", "n", "no", "on", "off", "true", "false", "null", "", "~", "<<"}:
         return False
     if text[:1] not in {*"+-.0123456789", "~", *"yYnNtTfFoO<", ""}:

@@ -9,6 +9,6 @@ from support.serving import serving
 
 @pytest.fixture
 def server(request: pytest.FixtureRequest) -> Iterator[Any]:
-    """A forge without requests."""
+    """Yield a forge without requests."""
     with serving(request.module.Server()) as running:
         yield running

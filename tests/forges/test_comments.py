@@ -1,4 +1,4 @@
-"""One comment on a pull request, on each forge: written once, then edited, and never somebody else's."""
+"""One comment on a pull request on each forge: created once, then edited; others' are untouched."""
 
 from collections.abc import Iterator
 
@@ -25,7 +25,7 @@ def text(build: str, mark: str = MARK) -> str:
 
 
 class Said:
-    """A request on a forge, and what is put there."""
+    """A request on a forge, and its comments."""
 
     def __init__(self, name: str, server: ForgeServer) -> None:
         self.name, self.server, self.place = name, server, place_on(KINDS[name], server)
@@ -60,7 +60,7 @@ def test_a_comment_is_created_once_and_then_edited(said: Said) -> None:
     assert first.startswith("http")
     assert str(said.server.notes[0].number) in first
     said.server.seen.clear()
-    assert said.put(text("1.0")) == first  # it says this already
+    assert said.put(text("1.0")) == first  # it already has this text
     assert [one for one in said.server.seen if one.method in ("PUT", "PATCH")] == []
     assert said.put(text("1.1")) == first
     assert said.bodies == [text("1.1")]
@@ -110,14 +110,14 @@ def test_our_comment_is_found_among_hundreds_of_others(said: Said) -> None:
     assert len(said.bodies) == 251
 
 
-def test_only_so_many_pages_are_read(said: Said) -> None:
+def test_the_number_of_pages_read_is_limited(said: Said) -> None:
     said.put(text("1.0"))
     for number in range(100 * PAGES):
         said.server.say(said.request, f"comment {number}", author="ann")
     said.server.seen.clear()
     said.put(text("1.1"))
     looks = [one for one in said.server.seen if one.method == "GET" or one.path.endswith("graphql")]
-    assert len(looks) <= 2 * PAGES  # of fifty, on Bitbucket
+    assert len(looks) <= 2 * PAGES  # with fifty comments per page, on Bitbucket
 
 
 def test_a_refusal_names_the_permission(said: Said) -> None:

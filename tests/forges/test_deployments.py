@@ -1,4 +1,4 @@
-"""Deployments on the forges that show them: begun, ended, found again by a later run, and refused."""
+"""Deployments on forges that show them: begun, ended, found by a later run, and refused."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,10 +73,10 @@ def test_a_queued_deployment_is_not_shown_as_a_success(deployed: Deployed) -> No
 
 def test_a_later_run_ends_the_deployment_of_an_earlier_run(deployed: Deployed) -> None:
     deployed.forge().begin(WEB)
-    deployed.server.deploy("argocd/web", "d" * 40, "success")  # of another commit
+    deployed.server.deploy("argocd/web", "d" * 40, "success")  # for another commit
     deployed.server.deploy(
         "argocd/web", COMMIT, "running", ours=False
-    )  # of a job with an `environment`
+    )  # from a job with an `environment`
     deployed.server.deploy("argocd/api", COMMIT, "running")
     before = [list(one.states) for one in deployed.server.deployments]
     assert deployed.forge().end(replace(WEB, state="success"), begun=False)
@@ -103,7 +103,7 @@ def test_a_deployment_of_a_missing_commit_is_an_error(deployed: Deployed) -> Non
         deployed.forge().begin(replace(WEB, commit="e" * 40))
 
 
-def test_an_answer_that_is_not_a_deployment_is_an_error(deployed: Deployed) -> None:
+def test_a_response_that_is_not_a_deployment_is_an_error(deployed: Deployed) -> None:
     deployed.server.fail(Reply(200, ["x"]), "POST", "/deployments")
     with pytest.raises(UnreachableError, match=r"is not a deployment"):
         deployed.forge().begin(WEB)
@@ -137,7 +137,7 @@ def test_a_gitlab_environment_without_a_link_gets_a_link_once() -> None:
         assert server.links == {500: WEB.page}  # type: ignore[attr-defined]
 
 
-def test_gitlab_deploys_although_it_refuses_the_link() -> None:
+def test_a_gitlab_deployment_is_shown_even_if_its_link_is_refused() -> None:
     with serving(KINDS["gitlab"].fake()) as server:
         deployed = Deployed("gitlab", server)
         server.fail(server.refusal("forbidden"), "PUT", "/environments/500")

@@ -1,4 +1,4 @@
-"""Which forge a repository's URL belongs to, and where its API is."""
+"""The forge that a repository's URL belongs to, and the address of its API."""
 
 from dataclasses import replace
 
@@ -76,7 +76,7 @@ URLS = [
         "http://gitea.local:3000/acme/deploy",
     ),
     (
-        "https://forgejo.example.com/git/acme/deploy",  # below a path: a project has two parts
+        "https://forgejo.example.com/git/acme/deploy",  # below a path: a project name has two parts
         ("gitea", "forgejo.example.com", "https://forgejo.example.com/git/api/v1"),
         WEB,
         "https://forgejo.example.com/git/acme/deploy",
@@ -249,7 +249,7 @@ def test_unknown_ssh_hosts_belong_to_the_chosen_forge() -> None:
     assert place_of("git@ssh.example.com:a/b/c.git", [replace(chosen, chosen=False)]) is None
     assert (
         place_of("https://other.example.com/a/b", [chosen]) is None
-    )  # https says itself where its web is
+    )  # an https URL itself has the address of the pages
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def test_reviewers_are_found_by_id_address_and_name(world: World, server: Server
     world.propose(wanted)
     assert not any(
         "reviewers" in one for one in server.writes
-    )  # to add somebody again would take the vote away
+    )  # adding people again would remove their votes
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(
     wanted = replace(world.push("1.1"), labels=("deploy",))
     server.fail(
         server.refusal("down"), "POST", "/labels", times=2
-    )  # the first is tried again at once
+    )  # the first failure is retried at once
     fails(world, UnreachableError, wanted)
     completes(world, wanted)
     assert server.open[0].labels == ["deploy"]
@@ -160,7 +160,7 @@ def test_labels_that_could_not_be_added_now_are_added_by_the_next_run(
 def test_a_draft_is_not_set_to_auto_complete(world: World, server: Server) -> None:
     done = world.propose(replace(world.push("1.1"), draft=True, auto_merge=True))
     assert server.open[0].draft
-    assert "auto-complete" in done.note  # a draft completes never
+    assert "auto-complete" in done.note  # a draft never completes
 
 
 def test_unsupported_assignees_are_noted(world: World) -> None:
@@ -177,7 +177,7 @@ BUILD = "0609b952-1397-4640-95ec-e00a01b2c241"
 
 
 def policy(number: int, kind: str, *, blocking: bool = True, **settings: bool) -> dict[str, Any]:
-    """A policy as Azure lists it (learn.microsoft.com/rest/api/azure/devops/policy/configurations)."""
+    """Return a policy as Azure lists it (learn.microsoft.com/rest/api/azure/devops/policy/configurations)."""
     return {
         "id": number,
         "isEnabled": True,
@@ -203,7 +203,7 @@ def policy(number: int, kind: str, *, blocking: bool = True, **settings: bool) -
             {"deleteSourceBranch": True, "mergeStrategy": "squash"},
         ),
         (
-            HEAD,  # it waits for what is required only
+            HEAD,  # it waits only for required policies
             [
                 policy(7, BUILD, blocking=False),
                 policy(8, BUILD),

@@ -149,7 +149,7 @@ def test_an_older_build_lets_the_newer_build_open_the_pull_request(
     older, newer = world.push("1.1"), world.push("1.2")
 
     def open_it(_request: Request) -> None:
-        if len(server.seen) == 3:  # found none, and looked at the branch
+        if len(server.seen) == 3:  # it found no request, and read the branch
             server.add(base="main", head=HEAD, title=newer.title, body=newer.body)
 
     server.before = open_it

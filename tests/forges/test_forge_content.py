@@ -1,4 +1,4 @@
-"""The texts of pull requests, cut to what a forge takes, and values of a forge's answers."""
+"""The texts of pull requests, truncated to a forge's limits, and values in a forge's responses."""
 
 from dataclasses import replace
 from typing import Any
@@ -93,14 +93,14 @@ def test_truncating_a_body_keeps_its_marks() -> None:
         ("t" * 255, "t" * 255),
         ("t" * 300, "t" * 254 + "…"),
         ("版" * 127, "版" * 127),
-        ("版" * 130, "版" * 127 + "…"),  # a wide letter counts twice
+        ("版" * 130, "版" * 127 + "…"),  # a wide character counts twice
         (
             "t\u200b" * 200,
             "t\u200b" * 127 + "…",
-        ),  # where letters are counted, those without width count, too
+        ),  # where characters are counted, zero-width ones count, too
     ],
 )
-def test_a_long_title_is_cut(title: str, cut: str) -> None:
+def test_a_long_title_is_truncated(title: str, cut: str) -> None:
     assert with_fitting_text(replace(WANTED, title=title), 1000).title == cut
 
 

@@ -1,6 +1,7 @@
-"""Requests are held against the forges' own descriptions: that a wrong one is noticed, and how the files are made.
+"""Requests are checked against the forges' own API descriptions.
 
-What our clients send is checked in all tests of forges, by `fakes.forge_server`.
+`fakes.forge_server` checks the requests of our clients in all forge tests. These tests cover the
+check itself and the creation of the files.
 """
 
 from typing import Any
@@ -55,7 +56,7 @@ WRONG: list[tuple[str, str, str, dict[str, list[str]], Any, str]] = [
         {"direction": ["OUT"]},
         None,
         "",
-    ),  # any text, as far as it says
+    ),  # the description allows any text
     ("bitbucket-server", "POST", CENTER, {}, {"fromRef": {"ref": "x"}}, "'ref' was unexpected"),
     (
         "azure",

@@ -51,7 +51,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         "automatic",
         "deploy",
         "new",
-    ]  # one of the organization, one made
+    ]  # one from the organization, one created
     assert list(server.known_labels.values()) == ["deploy", "new"]
     assert (pull.reviewers, server.teams, server.assigned) == (
         ["ann"],
@@ -59,7 +59,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         {1: ["bob"]},
     )
     assert done.note == ""
-    pull.labels, server.teams, server.assigned = [], {}, {}  # a person took them off
+    pull.labels, server.teams, server.assigned = [], {}, {}  # a person removed them
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
@@ -75,7 +75,7 @@ def test_an_unknown_user_does_not_prevent_adding_others(world: World, server: Se
 
 
 def test_a_refused_assignee_does_not_prevent_the_pull_request(world: World, server: Server) -> None:
-    """Like the 422 for a user who may not read the repository (Gitea 1.26)."""
+    """The error is the 422 for a user who may not read the repository (Gitea 1.26)."""
     said = {"message": "user doesn't have access to repo [user_id: 7]"}
     server.fail(Reply(422, said), "PATCH", "/pulls/1", times=1)
     wanted = replace(world.push("1.1"), assignees=("bob",), reviewers=("ann",), labels=("deploy",))
@@ -86,13 +86,13 @@ def test_a_refused_assignee_does_not_prevent_the_pull_request(world: World, serv
 
 
 def test_the_newest_pull_request_is_found_among_many_others(world: World, server: Server) -> None:
-    """Asked by base and head, Gitea names the oldest, which is merged here; the open one is in the list."""
+    """By base and head, Gitea returns the oldest request, here a merged one. The list has both."""
     server.merge(world.propose(world.push("1.1")).number)
     second = world.propose(world.push("1.2"))
     for number in range(7):
         other = server.add(base="main", head=f"other-{number}", title="other", body="")
         server.branches[other.head] = "c" * 40
-    server.most = 3  # rows of a page, fewer than asked for
+    server.most = 3  # rows per page, fewer than requested
     found = world.forge().find("main", HEAD)
     assert found is not None
     assert (found.number, found.state) == (second.number, "open")
@@ -113,7 +113,7 @@ def test_a_base_with_a_slash_works_behind_a_proxy_that_rejects_slashes(
 def test_an_existing_pull_request_named_in_the_refusal_is_updated(
     world: World, server: Server
 ) -> None:
-    """A person has opened an older one again, and the newest is closed."""
+    """A person has reopened an older request, and the newest is closed."""
     for build in ("1.1", "1.2"):
         server.decline(world.propose(world.push(build)).number)
     server.pulls[0].state = "open"
@@ -126,7 +126,7 @@ def test_an_existing_pull_request_named_in_the_refusal_is_updated(
 @pytest.mark.parametrize(
     ("labels", "made"),
     [
-        (("automatic",), []),  # the organization's, which the token may not read
+        (("automatic",), []),  # the organization's label, which the token may not read
         (("DEPLOY", "Automatic"), ["Automatic"]),
         (("needs review", "needs review"), ["needs review"]),
         (("deploy", "x,y"), ["x,y"]),
@@ -152,7 +152,7 @@ def test_organization_labels_ignore_case(world: World, server: Server) -> None:
 
 @pytest.mark.parametrize("user", ["ci", "x-access-token"])
 def test_a_git_login_also_works_for_the_api(world: World, server: Server, user: str) -> None:
-    """A password, or a token next to any name."""
+    """The login is a password, or a token with any user name."""
     server.passwords["ci"] = "s3cret"
     world.user = user
     forge = world.forge("s3cret" if user == "ci" else SECRET)
@@ -178,7 +178,7 @@ def test_a_renamed_repository_is_followed(world: World, server: Server) -> None:
     second = old.propose(old.push("1.2"))
     assert (first.number, second.number, len(server.pulls)) == ("1", "1", 1)
     said = f"{server.url}/{OWNER}/old has moved to {server.url}/{OWNER}/{REPO}"
-    assert [line.startswith(said) for line in old.warned] == [True, True]  # once for each
+    assert [line.startswith(said) for line in old.warned] == [True, True]  # one for each run
 
 
 def test_a_redirect_to_another_host_is_not_followed(world: World, server: Server) -> None:
@@ -218,7 +218,7 @@ def test_auto_merge_uses_an_allowed_merge_style(
 
 
 def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
-    """Gitea would merge the newer one by the schedule of the older one."""
+    """Gitea would merge the newer build because of the schedule for the older one."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     done = world.propose(replace(world.push("1.2"), auto_merge=True))
     auto = server.open[0].auto
@@ -273,7 +273,7 @@ def test_a_running_conflict_check_is_not_a_conflict(world: World, server: Server
     [
         ([("close", "delete_branch")], "gone"),
         ([("close",)], "closed"),
-        ([("close",), ("delete_branch",)], "closed"),  # a minute later
+        ([("close",), ("delete_branch",)], "closed"),  # one minute later
         ([("close", "delete_branch"), ("reopen",), ("close",)], "closed"),
     ],
 )

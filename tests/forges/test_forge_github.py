@@ -48,7 +48,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
         {1: ["bob"]},
         "",
     )
-    pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person took them off
+    pull.labels, server.asked_teams, server.assigned = [], {}, {}  # a person removed them
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
@@ -65,7 +65,7 @@ def test_a_refused_reviewer_does_not_prevent_adding_others(world: World, server:
         assert said in done.note
 
 
-def test_a_reviewer_who_answered_is_not_requested_again(world: World, server: Server) -> None:
+def test_a_reviewer_who_responded_is_not_requested_again(world: World, server: Server) -> None:
     wanted = replace(world.push("1.1"), reviewers=("ann", f"{OWNER}/deployers"))
     world.propose(wanted)
     server.open[0].reviewers, server.asked_teams, server.reviewed = [], {}, {1: ["ann"]}
@@ -130,7 +130,7 @@ def test_auto_merge_uses_an_allowed_merge_method(
     }
     server.seen.clear()
     world.propose(wanted)
-    assert server.writes == []  # it is on already
+    assert server.writes == []  # it is already on
 
 
 def test_auto_merge_that_is_not_allowed_is_noted(world: World, server: Server) -> None:
@@ -212,7 +212,7 @@ LIMITS = [
     (
         Reply(403, {"message": "You have exceeded a secondary rate limit"}),
         False,
-    ),  # a minute, as GitHub asks for
+    ),  # a minute, as GitHub requires
     (
         Reply(
             403,
@@ -277,7 +277,7 @@ def test_a_pull_request_without_text_or_author_is_found(world: World, server: Se
 
 
 def test_the_text_of_a_newer_build_is_put_back(world: World, server: Server) -> None:
-    """An older one reads before, and writes after the newer one has described itself."""
+    """The older build reads the request before, and writes after, the newer build updates it."""
     world.propose(world.push("1.0"))
     older, newer = world.push("1.1"), world.push("1.2")
     server.branches[HEAD] = older.body.partition("commit: ")[2][:40]
@@ -306,7 +306,7 @@ def test_auto_merge_tries_other_methods_if_the_settings_are_hidden(
 
 @pytest.mark.parametrize("owner", [OWNER, "before"])
 def test_a_renamed_repository_is_followed(world: World, server: Server, owner: str) -> None:
-    """Its addresses are numbers then, and 307 repeats a POST; the owner's new name is part of what is asked for."""
+    """Redirects lead to a numeric ID, and 307 repeats a POST. Queries need the new owner's name."""
     server.old_names = {f"{owner}/old"}
     old = World(
         server,

@@ -1,4 +1,4 @@
-"""GitHub's merge queue and auto-merge: each state by the answers that GitHub documents or was seen to give."""
+"""GitHub's merge queue and auto-merge: each state from documented or observed responses."""
 
 import json
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def is_set(server: Server) -> bool:
 
 
 @pytest.mark.parametrize("state", STATES["asked"], ids=lambda state: state["state"])
-def test_each_auto_merge_answer_of_github_gives_the_expected_note(
+def test_each_auto_merge_response_of_github_gives_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     answers(server, state)

@@ -56,7 +56,7 @@ def test_labels_people_and_the_draft_state_are_set_once(world: World, server: Se
     )
     assert done.note == "label 'a,b': GitLab labels cannot contain a comma"
     assert server.removes == {1: True}
-    pull.labels, server.assigned = [], {}  # a person took them off
+    pull.labels, server.assigned = [], {}  # a person removed them
     server.seen.clear()
     world.propose(wanted)
     assert server.writes == []
@@ -104,7 +104,7 @@ def test_auto_merge_is_set_once(world: World, server: Server) -> None:
 
 
 def test_auto_merge_is_set_again_for_a_newer_build(world: World, server: Server) -> None:
-    """GitLab ends it when something is pushed."""
+    """GitLab cancels it on a push."""
     world.propose(replace(world.push("1.1"), auto_merge=True))
     world.propose(replace(world.push("1.2"), auto_merge=True))
     auto = server.open[0].auto
@@ -166,7 +166,7 @@ def test_a_job_token_is_named_in_the_error(world: World, server: Server) -> None
 
 
 def test_a_renamed_project_is_followed(world: World, server: Server) -> None:
-    """GitLab redirects what reads, and refuses what writes under the old path."""
+    """Under the old path, GitLab redirects reads and refuses writes."""
     server.old_names = {"acme/old"}
     old = World(
         server, replace(world.place, project=("acme", "old"), web=f"{server.url}/acme/old"), GitLab
@@ -181,7 +181,7 @@ TRAINS = json.loads((FOLDER / "gitlab-merge-trains.json").read_text())["states"]
 
 
 @pytest.mark.parametrize("state", TRAINS, ids=lambda state: state["state"])
-def test_each_merge_train_answer_gives_the_expected_note(
+def test_each_merge_train_response_gives_the_expected_note(
     state: Mapping[str, Any], world: World, server: Server
 ) -> None:
     server.trains = True

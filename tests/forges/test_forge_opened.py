@@ -1,4 +1,4 @@
-"""Which forge a run opens for a repository, and how often it asks the host."""
+"""Which forge a run opens for a repository, and how often it probes the host."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ TOKEN = {"IMAGE_UPDATE_FORGE_TOKEN": "good-token"}
 
 
 class Version(Server):
-    """Says to anyone what it is."""
+    """A server that shows its version to everyone."""
 
     def serve(self, request: Request) -> Reply:
         if request.path == "/api/v1/version":
@@ -129,7 +129,7 @@ def test_a_local_repository_has_no_forge() -> None:
         ("azure", b'{"value": [%s1]}', b"1,"),
     ],
 )
-def test_an_answer_that_would_fill_the_memory_is_not_read(
+def test_a_response_that_would_fill_the_memory_is_not_read(
     forge: str, form: bytes, item: bytes
 ) -> None:
     body = form % (item * 5_000_000)

@@ -1,4 +1,4 @@
-"""How a host of which nobody said what it is is asked for its forge."""
+"""How a host of an unknown kind is probed for its forge."""
 
 import threading
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from task.secret import Secret
 
 
 class Host(ThreadingHTTPServer):
-    """Answers the paths it knows; everything else is a page for people."""
+    """A host that serves known paths, and an HTML page for any other path."""
 
     answers: dict[str, tuple[int, dict[str, str], str]]
     asked: list[tuple[str, dict[str, str]]]
@@ -92,7 +92,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("forge", "path", "answer"), ANSWERS)
-def test_each_forge_is_recognized_by_its_answer(
+def test_each_forge_is_recognized_by_its_response(
     host: Host, forge: str, path: str, answer: tuple[int, dict[str, str], str]
 ) -> None:
     host.answers[path] = answer
@@ -146,7 +146,7 @@ def test_a_client_can_be_created_for_every_forge() -> None:
 
 
 def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
-    """Return a forge that meets what it does not expect."""
+    """Return a forge whose requests raise this error."""
 
     def ask(*_what: object, **_more: object) -> None:
         raise error
@@ -159,7 +159,7 @@ def odd(error: Exception, monkeypatch: pytest.MonkeyPatch) -> GitHub:
 @pytest.mark.parametrize(
     "error", [KeyError("iid"), TypeError("x"), ValueError("x"), AttributeError("y"), IndexError()]
 )
-def test_answers_of_an_unexpected_shape_are_reported_as_errors(
+def test_responses_of_an_unexpected_shape_are_reported_as_errors(
     error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forge = odd(error, monkeypatch)

@@ -1,4 +1,4 @@
-"""What a run says if a forge refuses a request."""
+"""What a run reports if a forge refuses a request."""
 
 import json
 from typing import Any
@@ -147,7 +147,7 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("body", "said"), WORDS)
-def test_error_messages_are_extracted_from_the_answer(body: Any, said: str) -> None:
+def test_error_messages_are_extracted_from_the_response(body: Any, said: str) -> None:
     assert forge_message(answer(422, body)) == said
 
 
@@ -182,7 +182,7 @@ LIMITED = [
     (answer(429, {}, Retry_After="7"), 7.0),
     (answer(403, {}, Retry_After="7"), 7.0),
     (answer(403, {"message": "You have exceeded a secondary rate limit."}), 60.0),
-    # what the headers tell is the primary limit's, which begins again in an hour
+    # the headers are those of the primary limit, which is reset in an hour
     (
         answer(
             403,
@@ -205,7 +205,7 @@ def test_the_waiting_time_of_a_rate_limit_is_recognized(said: Response, wait: fl
     assert rate_limit_wait(said) == wait
 
 
-def test_requests_without_an_answer_are_mapped_to_errors() -> None:
+def test_requests_without_a_response_are_mapped_to_errors() -> None:
     error = no_response_error(
         NoAnswerError("tls", "the TLS certificate of https://h was not accepted"), "open it"
     )

@@ -1,4 +1,4 @@
-"""A renamed repository of Azure and both Bitbuckets: its redirects are followed, and a warning has its present page."""
+"""Renamed repositories on Azure and Bitbucket: redirects are followed, and a warning is logged."""
 
 from dataclasses import replace
 

@@ -1,7 +1,8 @@
-"""How many requests a forge gets for one pull request: the rest of a run's fourteen are Git's.
+"""The number of requests to a forge for one pull request. The rest of a run's fourteen go to Git.
 
-A first request costs a look before the push and the request itself; a newer build a look, the request as it is now, the
-new text, and one look at the branch, which tells whether a still newer build came in between.
+For a new pull request, a run looks for an existing one before the push, and then opens it. For a
+newer build, it looks for the request, reads it, writes the new text, and reads the branch to see
+if a still newer build was pushed.
 """
 
 from dataclasses import replace
@@ -14,12 +15,12 @@ from support.serving import serving
 
 from task.forges.places import FORGES
 
-# Forge, requests for a first request, for a newer build; the same with a label, a reviewer, an assignee and auto-merge.
-# The first of these asks for everything, looks at the branch once more, and marks in the text what is set. The second
-# asks for what a newer build changes: auto-merge, if at all.
+# Forge, requests for a new pull request, and for a newer build; the same two with a label, a
+# reviewer, an assignee, and auto-merge. With these, a new pull request sets everything, reads the
+# branch again, and marks in the text what is set. A newer build sets at most auto-merge again.
 ROWS: list[tuple[str, int, int, int, int]] = [
     ("github", 2, 4, 8, 4),
-    ("gitlab", 2, 4, 9, 7),  # asks whether the project merges by trains
+    ("gitlab", 2, 4, 9, 7),  # reads whether the project uses merge trains
     ("gitea", 2, 4, 8, 6),
     (
         "bitbucket",
@@ -27,9 +28,9 @@ ROWS: list[tuple[str, int, int, int, int]] = [
         4,
         7,
         4,
-    ),  # looks at the branch first: opening a second request is no error there
+    ),  # reads the branch first: opening a second request is not an error there
     ("bitbucket-server", 2, 4, 7, 7),
-    ("azure", 2, 5, 9, 5),  # its list holds no whole texts
+    ("azure", 2, 5, 9, 5),  # its list has truncated texts
 ]
 MOST, MOST_WHOLE = 5, 9
 EXTRAS: dict[str, Any] = {
@@ -56,7 +57,7 @@ def test_each_forge_needs_a_fixed_number_of_requests(
                 seen.append([f"{one.method} {one.target}" for one in server.seen])
             assert server.connections <= 2 * (
                 2 if name == "azure" else 1
-            )  # people of Azure are on another host
+            )  # Azure's users are on another host
         assert tuple(map(len, seen)) == wanted, "\n".join(map(str, seen))
         assert max(wanted) <= (MOST_WHOLE if more else MOST)
 

@@ -1,4 +1,4 @@
-"""Which token a forge gets, and which host gets none."""
+"""Which token a forge gets, and which hosts get none."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,7 +43,7 @@ CHOSEN = [
     ({}, ACTIONS, (login("https://github.com/acme"),), "git-password"),
     ({}, ACTIONS, (), "actions-token"),
     ({}, ACTIONS, (login("https://gitlab.com"),), "actions-token"),
-    # what was given is for another forge: Git's login for this one serves
+    # the given token is for another forge, so Git's login is used for this one
     (
         {"scope": ("https://gitlab.com",)},
         OURS,
@@ -73,7 +73,7 @@ def test_an_api_user_name_can_replace_the_git_user_name(given: str, user: str) -
 
 
 def test_the_repository_of_the_job_is_accessed_with_the_job_token() -> None:
-    """What is given is often for the GitOps repository alone."""
+    """The given token is often only for the GitOps repository."""
     tokens = Tokens(OURS | ACTIONS, lambda _url: (login("https://github.com"),))
     assert tokens.of_the_job(GITHUB, "a comment").secret.reveal() == "actions-token"
     assert Tokens(OURS | CI_SERVER).of_the_job(GITLAB, "a comment").secret.reveal() == "forge-token"

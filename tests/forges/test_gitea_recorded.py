@@ -1,8 +1,8 @@
-"""The stand-in for Gitea against what a real Gitea 1.26.0 said (tests/data/recorded/gitea-1.26).
+"""The stand-in for Gitea compared with a real Gitea 1.26.0 (tests/data/recorded/gitea-1.26).
 
-The stand-in is brought into the situation of each record, gets the recorded request, and computes its own answer. Its
-status has to be the same, each of its fields has to be one that Gitea has, of the same type, and the fields that we
-read have to have the same values.
+The stand-in is put into the situation of each record, gets the recorded request, and computes its
+own response. The status must be the same, each field must exist in Gitea's response with the same
+type, and the fields that we read must have the same values.
 """
 
 import json
@@ -24,7 +24,7 @@ FOLDER = Path(__file__).parent.parent / "data" / "recorded" / "gitea-1.26"
 Record = dict[str, Any]
 Situation = Callable[[Gitea, Record], object]
 HEAD = "image-update/a"
-# What our client reads of an answer; `message` where it is an error.
+# The fields of a response that our client reads, and `message` of an error.
 SAME = {
     "state",
     "draft",
@@ -39,7 +39,7 @@ SAME = {
     "version",
     "message",
 }
-# Fields that our client reads, by a field that tells what kind of object it is.
+# The fields that our client reads, by a field that identifies the kind of object.
 READ = {
     "mergeable": {
         "number", "html_url", "title", "body", "state", "draft", "merged", "mergeable", "merge_commit_sha", "labels",
@@ -62,16 +62,16 @@ def records(name: str) -> list[Record]:
 
 
 def nothing(_server: Gitea, _record: Record) -> None:
-    """The repository is new."""
+    """Do nothing: the repository is new."""
 
 
 def ready(server: Gitea, record: Record) -> None:
-    """The branch of the request that is to be opened was pushed."""
+    """Push the branch of the request that will be opened."""
     server.branches[record["request"]["body"]["head"]] = "a" * 40
 
 
 def opened(server: Gitea, record: Record, **more: Any) -> Pull:
-    """A request is open: of the record's branch, with the record's texts."""
+    """Open a request with the record's branch and the record's texts."""
     said = record["response"]["body"]
     said = said[0] if isinstance(said, list) and said else said
     said = said if isinstance(said, dict) and "head" in said else {"head": {"label": HEAD}}
@@ -86,7 +86,7 @@ def opened(server: Gitea, record: Record, **more: Any) -> Pull:
 
 
 def with_state(server: Gitea, record: Record, state: str, *, branch: bool = True) -> None:
-    """A person closed or merged it; the branch stays, or goes then."""
+    """Open a request that a person then closes or merges, with or without deleting its branch."""
     pull = opened(server, record)
     {"closed": server.decline, "merged": server.merge}[state](str(pull.number))
     if not branch:
@@ -94,13 +94,13 @@ def with_state(server: Gitea, record: Record, state: str, *, branch: bool = True
 
 
 def without_branch(server: Gitea, record: Record) -> None:
-    """The branch of an open request was deleted."""
+    """Delete the branch of an open request."""
     pull = opened(server, record)
     server.tips[pull.number] = server.branches.pop(pull.head)
 
 
 def settings(**values: Any) -> Situation:
-    """A request is open, and the stand-in has these attributes."""
+    """Return a situation with an open request, and a stand-in with these attributes."""
 
     def situation(server: Gitea, record: Record) -> None:
         opened(server, record)
@@ -115,7 +115,7 @@ def draft(server: Gitea, record: Record) -> None:
 
 
 def labels(*has: str, role: str = "write", one: bool = False) -> Situation:
-    """A request has these labels; the repository has `deploy`, twice or once, the organization `automatic-2`."""
+    """Return a situation with labels on the request, on the repository, and on the organization."""
 
     def situation(server: Gitea, record: Record) -> None:
         server.known_labels, server.organization_labels = (
@@ -145,7 +145,7 @@ def scheduled(server: Gitea, record: Record) -> None:
 
 
 def assigned(*names: str) -> Situation:
-    """These are assigned already, and others were asked to review."""
+    """Return a situation with these assignees and other requested reviewers."""
 
     def situation(server: Gitea, record: Record) -> None:
         reviews(server, record)
@@ -155,7 +155,7 @@ def assigned(*names: str) -> Situation:
 
 
 def newer(server: Gitea, record: Record) -> None:
-    """Auto-merge is scheduled, and the branch has got a newer commit; nothing in the request tells of it."""
+    """Schedule auto-merge and push a newer commit, which the request does not show."""
     scheduled(server, record)
     server.branches[HEAD] = "c" * 40
 
@@ -170,7 +170,7 @@ def of_a_fork_that_is_gone(server: Gitea, record: Record) -> None:
 
 
 def two(server: Gitea, record: Record) -> None:
-    """Two are open; a page has one."""
+    """Open two requests, with one request per page."""
     server.branches["image-update/first"] = "a" * 40
     server.add(base="main", head="image-update/first", title="first", body="")
     opened(server, record)
@@ -261,7 +261,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("name", "number"), ROWS)
-def test_the_stand_in_answers_as_gitea_did(name: str, number: int) -> None:
+def test_the_stand_in_responds_like_gitea(name: str, number: int) -> None:
     record = records(name)[number]
     sent, said = record["request"], record["response"]
     with serving(Gitea()) as server:
@@ -291,7 +291,7 @@ def test_the_stand_in_answers_as_gitea_did(name: str, number: int) -> None:
 
 
 def differences(said: Any, ours: Any, at: str = "") -> list[str]:
-    """What differs between Gitea's answer and ours: a field that Gitea has not, another type, another value."""
+    """Return the differences between Gitea's response and ours: unknown fields, types, values."""
     if type(said) is not type(ours):
         return [f"{at}: {said!r} is {ours!r} here"]
     if isinstance(said, list):
@@ -303,7 +303,7 @@ def differences(said: Any, ours: Any, at: str = "") -> list[str]:
             for one in differences(*pair, f"{at}[{n}]")
         ]
     if isinstance(said, dict):
-        cut = set(said) <= {"id", "login", "full_name"}  # shortened, when it was recorded
+        cut = set(said) <= {"id", "login", "full_name"}  # shortened when it was recorded
         found = [f"{at}: Gitea has no {name}" for name in ours if name not in said and not cut]
         read = set().union(*(fields for kind, fields in READ.items() if kind in said))
         found += [f"{at}: there is no {name} here" for name in read - set(ours)]
@@ -319,7 +319,7 @@ def differences(said: Any, ours: Any, at: str = "") -> list[str]:
     return []
 
 
-def test_every_recorded_answer_is_replayed() -> None:
+def test_every_recorded_response_is_replayed() -> None:
     files = {path.stem for path in FOLDER.glob("*.json")} - {"git-push-refusals"}
     assert files == set(SITUATIONS)
     assert {name: len(records(name)) for name in files} == {

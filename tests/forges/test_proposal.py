@@ -1,4 +1,4 @@
-"""The title, body and branch of a pull request, and what a run reads from them again."""
+"""The title, body, and branch of a pull request, and what a later run reads from them."""
 
 import re
 from dataclasses import replace
@@ -97,7 +97,7 @@ def test_additional_sections_are_included_if_they_fit(forge: str) -> None:
 
 
 def test_the_source_commit_of_the_job_is_shown_below_the_table() -> None:
-    """For builds that say nothing of it, the request says what the job knows."""
+    """If builds do not have a source commit, the request shows the job's."""
     text = body(
         Content([changes_of()], source=COMMIT, run="https://ci.example.com/runs/1"), "gitlab"
     )
@@ -153,7 +153,7 @@ def test_texts_without_a_valid_mark_have_no_commit(text: str) -> None:
     assert described(text) == ""
 
 
-def test_marks_of_others_do_not_count() -> None:
+def test_marks_by_others_do_not_count() -> None:
     forged = f"<!-- image-update-commit: {'f' * 64} -->"
     said = f"subject\n{forged}\n\n[//]: # (image-update-commit: {'e' * 64})"
     text = body(Content([changes_of(change(old=forged))], said, commit=COMMIT))
@@ -191,7 +191,7 @@ HOSTILE = [
 
 
 def outside_code(text: str) -> str:
-    """What a forge's Markdown reads: no blocks and spans of code, no comments of ours."""
+    """Return the text that Markdown interprets, without code blocks, code spans, our comments."""
     text = re.sub(r"^(`{3,})text\n.*?^\1$", "", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"`[^`\n]*`", "CODE", text)
     return ANY.sub("", text).replace(FOLDED, "").replace("\n### Image Update: ", "")
@@ -253,7 +253,7 @@ def test_a_body_is_never_too_long(forge: str) -> None:
     assert re.search(r"^and \d+ more: see the report$", text, re.MULTILINE)
 
 
-def test_the_authors_text_gives_way_to_the_table() -> None:
+def test_the_authors_text_is_truncated_before_the_table() -> None:
     text = body(Content([changes_of()], "z" * 9000), "azure")
     assert "| `argocd/web` |" in text
     assert "…\n```" in text

@@ -1,4 +1,4 @@
-"""May others push our branches? By the answers that the Git hosts document, and in `lint`."""
+"""Whether others may push to our branches, by documented responses of Git hosts and in `lint`."""
 
 import json
 import re
@@ -32,7 +32,7 @@ NAME = "image-update/lint"
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: f"{state['forge']}: {state['state']}")
-def test_each_host_answer_shows_whether_others_may_push(state: Mapping[str, Any]) -> None:
+def test_each_host_response_shows_whether_others_may_push(state: Mapping[str, Any]) -> None:
     kind = KINDS[state["forge"]]
     with serving(kind.fake()) as server:
         for method, end, status, body in state["answers"]:
@@ -49,7 +49,7 @@ def test_each_host_answer_shows_whether_others_may_push(state: Mapping[str, Any]
 
 @pytest.mark.parametrize("kind", KINDS.values(), ids=list(KINDS))
 @pytest.mark.parametrize("body", [{"values": None}, {"value": {}}, "x", 7, {"message": "moved"}])
-def test_an_answer_of_an_unexpected_shape_is_an_error(kind: Any, body: Any) -> None:
+def test_a_response_of_an_unexpected_shape_is_an_error(kind: Any, body: Any) -> None:
     with serving(kind.fake()) as server:
         server.fail(Reply(200, body), "GET", times=9)
         world = World(server, place_on(kind, server), FORGES[kind.name].client)
@@ -58,7 +58,7 @@ def test_an_answer_of_an_unexpected_shape_is_an_error(kind: Any, body: Any) -> N
 
 
 def test_the_azure_security_token_of_a_branch_is_encoded() -> None:
-    """As learn.microsoft.com has it for `master`."""
+    """The example for `master` is from learn.microsoft.com."""
     project, repository = (
         "212d1460-2143-4296-9771-c54336dbf3d3",
         "393d8e86-ed2b-473f-8480-0cf728c1f866",
@@ -144,7 +144,7 @@ def bodies() -> list[Any]:
 
 
 def test_the_rules_of_the_guide_protect_our_branches() -> None:
-    """What a Git host would answer, made of what the guide sends to it."""
+    """The hosts' responses are built from the requests in the guide."""
     github, gitlab, gitea, cloud, center = bodies()
     assert github["conditions"]["ref_name"]["include"] == [f"refs/heads/{PATTERN}"]
     assert not open_on_github(github["rules"])

@@ -1,4 +1,4 @@
-"""What a request tells its reviewer besides the table."""
+"""What a request shows its reviewer besides the table."""
 
 import pytest
 from hypothesis import given

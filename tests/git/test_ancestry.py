@@ -1,4 +1,4 @@
-"""Which of two source commits comes first: real repositories, real servers."""
+"""Which of two source commits comes first, with real repositories and real servers."""
 
 import os
 import re
@@ -21,7 +21,7 @@ NOWHERE = "0123456789" * 4
 
 @contextmanager
 def asking(protocols: frozenset[str] = PROTOCOLS) -> Iterator[Lineage]:
-    """A run's lineage."""
+    """Yield a run's lineage."""
     one = Lineage(git_of_a_run(protocols))
     try:
         yield one
@@ -40,7 +40,7 @@ def shown(kin: Kin) -> tuple[str, str]:
 
 @pytest.fixture(scope="module")
 def repo(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """main: 120 commits; work: 5 from main's 100th; a merge of it; an orphan branch."""
+    """Return a repository: 120 commits on main, 5 more on a branch `work`, a merge, an orphan."""
     made = bare_repo(tmp_path_factory.mktemp("lineage"), {"app.py": "0\n", "docs/a": "a\n"})
     main = chain(made, 120)
     git(made, "branch", "work", main[99])
@@ -97,7 +97,7 @@ def test_commits_are_compared_over_the_git_protocol(repo: Path) -> None:
 def test_commits_are_compared_over_old_and_new_git_protocols(
     tmp_path: Path, filters: str, protocol: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the old protocol commits cannot be asked for by id: then branches are."""
+    """With the old protocol, commits cannot be requested by ID, so branches are requested."""
     repo = bare_repo(tmp_path, {"app.py": "0\n"})
     ids = chain(repo, 80)
     for name, value in (("allowAnySHA1InWant", "false"), ("allowFilter", filters)):

@@ -1,4 +1,4 @@
-"""Reading a repository without a work tree: what a snapshot says, on real bare repositories."""
+"""Reading a repository without a work tree: the content of snapshots of real bare repositories."""
 
 import os
 from collections.abc import Iterator, Mapping
@@ -172,7 +172,7 @@ def test_a_snapshot_of_a_tree_includes_manifests_in_subfolders(store: BareReposi
 
 @pytest.mark.parametrize("path", ["apps/web/values.yaml", "apps/run.yaml"])
 @pytest.mark.parametrize("want", ["folder", "tree"])
-def test_a_folder_path_that_is_a_file_reads_that_file(
+def test_a_folder_place_that_is_a_file_reads_that_file(
     store: BareRepository, path: str, want: str
 ) -> None:
     files = store.snapshot("main", [Place(path, want)]).files  # type: ignore[arg-type]
@@ -249,13 +249,13 @@ def test_a_new_snapshot_fetches_only_the_changes(tmp_path: Path) -> None:
         "a/d.yaml": "2\n",
     }
     assert second.tip != first.tip
-    # The tip and the trees and texts that changed: what is known is not fetched again.
+    # Only the tip and the changed trees and texts: known objects are not fetched again.
     assert git_door.calls == ["fetch"]
 
 
 @pytest.mark.usefixtures("large")
 def test_places_are_determined_while_the_first_fetch_is_running(repo: Path) -> None:
-    """The editors, who know the places, take longer to load than a server takes to answer."""
+    """The editors know the places, but take longer to load than a server takes to respond."""
     git_door, asked = door(), []
 
     def places() -> Iterator[Place]:
@@ -265,7 +265,7 @@ def test_places_are_determined_while_the_first_fetch_is_running(repo: Path) -> N
     with BareRepository(git_door, str(repo)) as store:
         assert store.snapshot("main", places()).files == {"top.yaml": File(text_of("top.yaml"))}
     assert asked == ["fetch"]
-    assert git_door.calls.count("fetch") > 1  # more was asked for later
+    assert git_door.calls.count("fetch") > 1  # the rest was requested later
 
 
 def test_a_rewritten_branch_can_be_read_again(tmp_path: Path) -> None:
@@ -284,19 +284,24 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
     ("served", "settings", "size", "fetches"),
     [
         ("", {"uploadpack.allowFilter": "true"}, "small", 1),
-        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # the tip with its trees; the texts
+        ("", {"uploadpack.allowFilter": "true"}, "large", 2),  # the tip with its trees; the files
         ("", {"uploadpack.allowFilter": "false"}, "small", 1),  # everything at once
         ("", {"uploadpack.allowFilter": "false"}, "large", 1),
         ("", {"uploadpackfilter.tree.allow": "false"}, "large", 2),
-        ("", {"uploadpackfilter.tree.maxDepth": "0"}, "large", 2),  # as GitHub
+        ("", {"uploadpackfilter.tree.maxDepth": "0"}, "large", 2),  # as on GitHub
         (
             "",
             {"uploadpackfilter.allow": "false"},
             "small",
             3,
-        ),  # both filters are refused; everything
-        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; everything
-        ("", {"uploadpackfilter.blob:limit.allow": "false"}, "small", 3),  # refused; as a large one
+        ),  # both filters are refused; then everything
+        ("", {"uploadpackfilter.allow": "false"}, "large", 2),  # refused; then everything
+        (
+            "",
+            {"uploadpackfilter.blob:limit.allow": "false"},
+            "small",
+            3,
+        ),  # refused; then as if large
         (V0, {"uploadpack.allowAnySHA1InWant": "true"}, "large", 2),
         (V0, {"uploadpack.allowAnySHA1InWant": "false"}, "small", 1),
         (
@@ -304,7 +309,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
             {"uploadpack.allowAnySHA1InWant": "false"},
             "large",
             3,
-        ),  # the tip; refused; everything
+        ),  # the tip; refused; then everything
     ],
 )
 def test_servers_with_fewer_capabilities_need_more_fetches(
@@ -320,7 +325,7 @@ def test_servers_with_fewer_capabilities_need_more_fetches(
         request.getfixturevalue("large")
     monkeypatch.setattr(
         "task.git.repository.bare_folder._LOCAL", served
-    )  # else a local repository is served with filters
+    )  # by default, a local repository is served with filters
     repo = bare_repo(tmp_path, {"a/b/c/d.yaml": "1\n", "a/b/e.yaml": "2\n", "f.yaml": "3\n"})
     for key, value in settings.items():
         git(repo, "config", key, value)
@@ -334,7 +339,7 @@ def test_servers_with_fewer_capabilities_need_more_fetches(
             "a/b/e.yaml": "2\n",
         }
         assert git_door.calls.count("fetch") == fetches
-        assert [line for line in said if "warning" in line] == []  # nobody has to do anything
+        assert [line for line in said if "warning" in line] == []  # no action is needed
         commit(repo, {"a/b/e.yaml": "new\n"})
         assert store.snapshot("main", places).files["a/b/e.yaml"].text == "new\n"
 
@@ -467,7 +472,7 @@ def test_a_closed_store_can_be_used_again(repo: Path) -> None:
 def test_a_folder_with_too_many_names_is_an_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its list is not read, and what is in it would look as if it were not there."""
+    """Its listing is not read, so files in it would seem to be missing."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 400)
     repo = bare_repo(
         tmp_path, {"a/b": "1", **{f"a/file{number}": "x" for number in range(40)}, "c/d": "2"}

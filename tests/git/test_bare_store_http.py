@@ -1,4 +1,4 @@
-"""The same store over HTTP, with logins and faults."""
+"""The same repository store over HTTP, with logins and faults."""
 
 import os
 import re
@@ -82,7 +82,7 @@ def test_a_change_is_read_and_pushed_over_http(server: GitServer, repo: Path) ->
 def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
     server: GitServer, repo: Path
 ) -> None:
-    """One push more asks what both sides have; where nothing moved, nobody pays for that."""
+    """The extra request finds the commits that both sides have. It is not sent if nothing moved."""
     asked = []
     for head, moves in (("quiet", False), ("bot", True)):
         with BareRepository(Git(os.environ), server.url + "repo.git") as store:
@@ -96,7 +96,7 @@ def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
                 head,
                 snapshot.tip,
                 {VALUES: File("tag: v2\n")},
-                head,  # else both were the same commit, if made in the same second
+                head,  # else both commits would be equal if made in the same second
                 Person("T", "t"),
             )
             assert store.land(wanted).commit == git(repo, "rev-parse", head)
@@ -107,7 +107,7 @@ def test_a_new_head_branch_needs_one_more_request_if_its_base_moved(
 def test_a_login_in_the_url_is_sent_with_the_first_request(server: GitServer, repo: Path) -> None:
     server.logins["bot"] = "p@ss w:rd"
     assert land(with_login(server, "bot:p%40ss%20w%3Ard")).commit == git(repo, "rev-parse", "main")
-    assert {user for _, user in server.seen} == {"bot"}  # sent at once: nothing is refused first
+    assert {user for _, user in server.seen} == {"bot"}  # sent at once: no request is refused first
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_a_closed_port_is_reported_as_unreachable(server: GitServer) -> None:
         land("http://127.0.0.1:9/repo.git")
 
 
-def test_a_push_with_a_lost_answer_is_recognized_as_landed(server: GitServer, repo: Path) -> None:
+def test_a_push_with_a_lost_response_is_recognized_as_landed(server: GitServer, repo: Path) -> None:
     server.faults["/git-receive-pack"] = -1
     landing = land(server.url + "repo.git")
     assert landing == LandedCommit(
@@ -234,7 +234,7 @@ def test_no_process_argument_contains_a_secret(server: GitServer, tmp_path: Path
 def test_an_update_sends_its_login_at_once_and_needs_few_requests(
     server: GitServer, size: str, more: int, request: pytest.FixtureRequest
 ) -> None:
-    """One fetch or two, and a push, each on a connection of its own: the round trips are these, and the handshakes."""
+    """One or two fetches and a push, each on a separate connection with its handshakes."""
     if size == "large":
         request.getfixturevalue("large")
     server.logins["bot"] = "secret"
@@ -242,7 +242,7 @@ def test_an_update_sends_its_login_at_once_and_needs_few_requests(
         snapshot = store.snapshot("main", [Place(VALUES)])
         assert (
             len(server.seen) == 3 + more
-        )  # what `plan` asks: the refs are named once, for the tip
+        )  # the requests of `plan`: the refs are listed once, for the tip
         files, destination = {VALUES: File("tag: v2\n")}, (snapshot.repo, "main", "main")
         store.land(Changeset(*destination, snapshot.tip, files, "x", Person("T", "t@example.com")))
     fetching = ["GET info/refs?service=git-upload-pack", "POST git-upload-pack"]
@@ -261,7 +261,7 @@ def test_looking_up_the_default_branch_needs_two_more_requests(server: GitServer
 def test_a_public_repository_can_be_read_despite_an_outdated_login(
     server: GitServer,
 ) -> None:
-    """The login goes along unasked; refused, it waits until it is asked for."""
+    """The login is sent unasked. Once refused, it is sent only on request."""
     server.public, server.logins = True, {"bot": "right"}
     with BareRepository(Git(os.environ), with_login(server, "bot:outdated")) as store:
         assert store.snapshot("main", [Place(VALUES)]).files[VALUES].text == "tag: v1\n"

@@ -1,4 +1,4 @@
-"""Landing a change: what reaches the remote branch, on real bare repositories."""
+"""Landing a change: what reaches the remote branch, in real bare repositories."""
 
 import os
 import shutil
@@ -261,7 +261,7 @@ def test_a_branch_that_moves_during_the_push_is_a_lost_race(repo: Path) -> None:
 
 
 def commit_on_main(repo: Path) -> str:
-    """A commit on main's tip that main does not have."""
+    """Return a commit on top of main's tip that main does not have."""
     git(repo, "update-ref", "refs/heads/aside", tip(repo))
     return commit(repo, {"README.md": "aside\n"}, "aside")
 
@@ -277,7 +277,7 @@ def test_a_concurrently_deleted_branch_is_not_recreated(repo: Path) -> None:
 
 @pytest.mark.parametrize("shallow", [True, False])
 def test_a_branch_that_was_reset_concurrently_is_not_changed(repo: Path, shallow: bool) -> None:
-    """What was taken out of it must not come back below our commit. Some servers send all history."""
+    """A removed commit must not come back below ours. Some servers send the whole history."""
     before = tip(repo)
     commit(repo, {"README.md": "taken out again\n"})
     with open_store(repo) as store:
@@ -302,7 +302,7 @@ def test_the_message_of_a_rejecting_hook_is_shown(repo: Path) -> None:
 
 
 def test_an_unsigned_commit_refused_by_gitea_leads_to_a_signing_hint(repo: Path) -> None:
-    """It says that it is unwell, and that is not true (seen with Gitea 1.26): trying again would never help."""
+    """Gitea 1.26 wrongly reports an internal error, but a retry would never help."""
     words = "error:        \\nerror: Internal Server Error (no message for end users)        \\nerror:        "
     hook(repo, "pre-receive", f"printf '\\n{words}\\n' >&2; exit 1")
     with open_store(repo) as store, pytest.raises(RepositoryError) as caught:
@@ -334,7 +334,7 @@ exec {shutil.which("git")} "$@"
 def test_a_push_whose_git_process_is_killed_lands_exactly_once(
     repo: Path, tmp_path: Path, landed: bool
 ) -> None:
-    """As the kernel does when the memory of the step is used up."""
+    """The kernel kills the process when the step runs out of memory."""
     with open_store(repo, **killing(tmp_path, "push", landed=landed)) as store:
         landing = store.land(change(read(store)))
     assert landing.commit == tip(repo)
@@ -379,7 +379,7 @@ def test_unsafe_or_blocked_paths_are_refused(tmp_path: Path, path: str) -> None:
 
 
 def test_missing_write_permission_on_the_server_is_reported(repo: Path) -> None:
-    """Git's own words for a server's folder that it may not write; root may write everywhere, so a hook says them."""
+    """The message is Git's own. A hook prints it, because root can write to any folder."""
     words = "error: insufficient permission for adding an object to repository database ./objects"
     hook = repo / "hooks" / "pre-receive"
     hook.write_text(f"#!/bin/sh\necho '{words}' >&2\nexit 1\n")
@@ -433,14 +433,14 @@ def test_a_head_branch_created_by_another_run_is_not_overwritten(
         git(repo, "update-ref", "refs/heads/bot", tip(repo))
         monkeypatch.setattr(
             store._remote, "fetch_head", lambda _branch: ""
-        )  # what it saw a moment before
+        )  # as it was a moment before
         with pytest.raises(Outpaced):
             store.land(wanted)
     assert tip(repo, "bot") == tip(repo)
 
 
 def test_a_new_head_branch_is_created_although_its_base_moved(repo: Path) -> None:
-    """Nothing that the server names is known here: git would send history that was never fetched."""
+    """No commit on the server is known here, so git would send history that was never fetched."""
     with open_store(repo) as store:
         snapshot = read(store)
         moved = commit(repo, {"apps/db/values.yaml": "tag: v9\n"})
@@ -554,7 +554,7 @@ def test_a_push_that_never_lands_is_a_temporary_error(
 def test_a_cache_that_breaks_while_the_head_branch_is_read_is_fetched_again(
     repo: Path, monkeypatch: pytest.MonkeyPatch, known: bool
 ) -> None:
-    """All that was fetched is gone then, and is fetched again."""
+    """All fetched objects are lost then, and are fetched again."""
     was = commit(repo, {VALUES: "tag: v9\n"}, "bot")
     with open_store(repo) as store:
         wanted = change(read(store), head="bot")

@@ -1,4 +1,4 @@
-"""Many writers on one branch: every one of them lands, and nothing is lost."""
+"""Many writers on one branch: each of them lands, and nothing is lost."""
 
 import os
 import random
@@ -19,7 +19,7 @@ WRITERS = 5
 
 
 def write(repo: str, path: str) -> int:
-    """What a run does: read, edit, land; when outpaced, again. The number of attempts."""
+    """Read, edit, and land like a run, again if outpaced. Return the number of attempts."""
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), repo) as store:
         for attempt in range(1, 200):
             snapshot = store.snapshot("main", [Place(path), Place("shared.yaml")])

@@ -1,4 +1,4 @@
-"""The same store over ssh, as git calls it; a script stands for the program `ssh`."""
+"""The same repository store over ssh, as git calls it. A script replaces the program `ssh`."""
 
 import os
 from pathlib import Path
@@ -73,7 +73,7 @@ def test_a_head_branch_is_not_created_if_the_server_goes_down(tmp_path: Path) ->
 @pytest.mark.usefixtures("large")
 @pytest.mark.parametrize("protocol", [2, 0])
 def test_a_new_head_branch_lands_after_its_base_moved(tmp_path: Path, protocol: int) -> None:
-    """A server that only speaks the old protocol cannot say what both have: decided again on the new tip."""
+    """The old protocol hides common commits, so the change is decided again on the new tip."""
     repo = bare_repo(tmp_path, {"apps/web/a": "1\n", "apps/db/b": "other\n"})
     for allowed in ("allowFilter", "allowAnySHA1InWant"):
         git(repo, "config", f"uploadpack.{allowed}", "true")

@@ -1,4 +1,4 @@
-"""Commits through GitHub's API: compare-and-swap as with a push, nothing doubled when answers are lost."""
+"""Commits through GitHub's API: compare-and-swap as in a push, and no duplicates on retries."""
 
 import os
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ def test_a_new_head_branch_starts_at_the_tip_of_the_base(
 
 
 def test_an_existing_head_branch_is_moved_in_one_step(server: CommittingGitHub, repo: Path) -> None:
-    """It is never at its base in between: GitHub would close its pull request for good."""
+    """In between, it is never at its base: GitHub would close its pull request for good."""
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
     commit(repo, {"b.yaml": "theirs\n"})
     seen = []
@@ -176,7 +176,7 @@ def test_a_head_branch_that_others_moved_is_a_lost_race(
         with pytest.raises(Outpaced):
             store.land(change(snapshot, HEAD, head_commit=was))
     assert git(repo, "rev-parse", HEAD) == theirs
-    assert branches(repo) == [HEAD, "main"]  # the branch aside is gone
+    assert branches(repo) == [HEAD, "main"]  # the temporary branch is gone
 
 
 LOST = [
@@ -193,7 +193,7 @@ LOST = [
 
 @pytest.mark.measured
 @pytest.mark.parametrize(("step", "reply"), LOST)
-def test_a_lost_answer_does_not_duplicate_the_commit(
+def test_a_lost_response_does_not_duplicate_the_commit(
     server: CommittingGitHub, repo: Path, step: str, reply: Reply
 ) -> None:
     was = commit(repo, {"a.yaml": "earlier\n"}, HEAD)
@@ -217,7 +217,7 @@ def test_a_lost_answer_does_not_duplicate_the_commit(
 
 
 @pytest.mark.measured
-def test_a_commit_with_a_lost_answer_is_recognized_below_a_newer_commit(
+def test_a_commit_with_a_lost_response_is_recognized_below_a_newer_commit(
     server: CommittingGitHub, repo: Path
 ) -> None:
     tips = []
@@ -253,7 +253,7 @@ REFUSED: list[tuple[Reply, type[TaskError], str]] = [
            (("x-ratelimit-remaining", "0"), ("Retry-After", "900"))), NotDoneError, "in 900 seconds"),
     (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "900"),)),
      NotDoneError, "in 900 seconds"),
-    # a digit for str.isdigit, and no number
+    # a digit for str.isdigit, but not a number
     (Reply(403, {"message": "You have exceeded a secondary rate limit"}, (("Retry-After", "\u00b2"),)),
      NotDoneError, "in 60 seconds"),
     (Reply(403, {"message": "Limited"}, (("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "\u00b2"))),

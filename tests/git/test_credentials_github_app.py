@@ -1,4 +1,4 @@
-"""A GitHub App's token, from an HTTP server that answers as GitHub does."""
+"""A GitHub App's token, from an HTTP server that responds like GitHub."""
 
 import base64
 import json
@@ -32,7 +32,7 @@ def key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class GitHub(HTTPServer):
-    """Gives `answers` in turn, the last one forever; `asked` holds path and Authorization."""
+    """A server that sends `answers` in turn, and repeats the last. `asked` has paths and logins."""
 
     answers: list[tuple[int, object]]
     asked: list[tuple[str, str]]
@@ -197,7 +197,7 @@ def test_the_token_is_fetched_once_and_used_only_for_its_server(
     ],
     ids=["size", "values", "a page", "no text", "a list"],
 )
-def test_answers_without_a_valid_token_are_rejected(key: Path, body: bytes, told: str) -> None:
+def test_responses_without_a_valid_token_are_rejected(key: Path, body: bytes, told: str) -> None:
     with serving(Answers()) as server:
         server.reply = lambda _path: (201, {}, body)
         with costs_at_most(), pytest.raises(CredentialsError, match=told) as caught:

@@ -1,4 +1,4 @@
-"""Keys, known hosts and the ssh command made of them."""
+"""Keys, known hosts, and the ssh command built from them."""
 
 import os
 import subprocess
@@ -150,7 +150,7 @@ def test_a_key_in_two_places_is_a_usage_error(tmp_path: Path) -> None:
 def test_an_unreadable_ssh_directory_is_a_usage_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root can read every folder, so the system's answer is replaced."""
+    """Root can read every folder, so the error of the system is simulated."""
 
     def denied(_folder: str) -> list[str]:
         raise PermissionError(13, "Permission denied")

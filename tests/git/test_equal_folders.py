@@ -1,6 +1,7 @@
-"""Folders with the same content have the same id, and each of them is read and written.
+"""Folders with the same content have the same ID, and each of them is read and written.
 
-Git 2.39 loses a tree of a fetch by id with a filter of trees, where it is also a child of another one asked for.
+In a fetch by ID with a tree filter, Git 2.39 loses a tree that is also a child of another
+requested tree.
 """
 
 import os
@@ -17,12 +18,12 @@ from task.git.command import Git
 from task.git.repository.bare import BareRepository
 from task.model import Changeset, File, Person, Place
 
-pytestmark = pytest.mark.usefixtures("large")  # a small repository comes whole
+pytestmark = pytest.mark.usefixtures("large")  # a small repository is fetched completely
 FILES = ("values.yaml", "kustomization.yaml")
 
 
 def update(url: str, paths: list[str]) -> str:
-    """Change all of these files in one commit; the commit."""
+    """Change all of these files in one commit. Return the commit."""
     with BareRepository(Git(os.environ, protocols=frozenset({"file"})), url) as store:
         snapshot = store.snapshot("main", [Place(path) for path in paths])
         files = {path: File(f"{snapshot.files[path].text}# new\n") for path in paths}

@@ -1,4 +1,4 @@
-"""The one door to git: what its processes see, and how they end."""
+"""The only way to run git: what its processes see, and how they end."""
 
 import os
 import signal
@@ -104,7 +104,7 @@ def test_arguments_are_not_shell_words(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def test_a_command_that_takes_too_long_is_ended() -> None:
+def test_a_command_that_takes_too_long_is_killed() -> None:
     with pytest.raises(GitEnded) as caught:
         door().run("-c", "alias.nap=!sleep 600", "nap", timeout=0.3)
     assert "timed out" in caught.value.err

@@ -1,4 +1,4 @@
-"""What a Git server may cost a run: bytes that are printed, bytes of packs, memory, and the time of a repository."""
+"""Limits on what a Git server may cost a run: output, packs, memory, and time per repository."""
 
 import os
 import resource
@@ -35,7 +35,7 @@ def test_captured_output_keeps_the_last_whole_lines() -> None:
 
 
 @pytest.mark.parametrize("to", ["", " >&2"])
-def test_a_command_with_endless_output_is_ended(to: str) -> None:
+def test_a_command_with_endless_output_is_killed(to: str) -> None:
     door = Git(os.environ, bounds=Bounds(messages=3_000_000))
     with pytest.raises(GitEnded) as caught:
         door.run("-c", FLOOD + to, "flood")
@@ -52,7 +52,7 @@ def test_output_within_the_bound_is_complete() -> None:
 
 
 def test_a_child_that_continues_is_not_waited_for() -> None:
-    """As ssh does that serves a connection to several commands."""
+    """An example is ssh that shares a connection between several commands."""
     assert Git(os.environ).run("-c", "alias.leave=!sleep 600 & echo done", "leave").out == b"done\n"
 
 
@@ -85,7 +85,7 @@ def test_messages_of_git_reveal_which_bound_was_exceeded(words: str, why: str) -
 
 
 def test_a_stricter_limit_of_the_step_stays() -> None:
-    """`ulimit -f` in the step: then it is the disk that is full, and no server that sends too much."""
+    """With `ulimit -f` in the step, the disk is full, and the server has not sent too much."""
     code = """
 import resource
 from task.processes import Bounds
@@ -135,7 +135,7 @@ def test_the_memory_limit_of_git_fits_the_memory_of_the_step(
 
 
 def test_a_repository_is_read_with_little_memory_and_few_pack_threads(tmp_path: Path) -> None:
-    """Git makes a thread for each, and the stack of each takes 8 MiB."""
+    """Git starts a thread for each processor, and the stack of each takes 8 MiB."""
     repo = bare_repo(tmp_path, {f"{number}": f"{number}\n" for number in range(200)})
     door = Git(os.environ, protocols=FILE, bounds=Bounds(memory=64 << 20))
     with BareRepository(door, str(repo)) as store:
@@ -146,7 +146,7 @@ def test_a_repository_is_read_with_little_memory_and_few_pack_threads(tmp_path: 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    """The time that commands and repositories are measured by."""
+    """Return the clock that limits commands and repositories."""
     made = Clock()
     made.time = 1000.0
     monkeypatch.setattr("task.processes.time", made)
@@ -154,7 +154,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 def test_all_commands_for_one_repository_share_a_time_limit(tmp_path: Path, clock: Clock) -> None:
-    """Its history, which has a remote of its own, as well."""
+    """The limit includes its history, which has a separate remote."""
     repo = bare_repo(tmp_path, {"a": "1\n"})
     with BareRepository(
         Git(os.environ, protocols=FILE, bounds=Bounds(seconds=1)), str(repo)
@@ -206,7 +206,7 @@ def test_the_total_size_of_packs_is_measured(tmp_path: Path) -> None:
 def test_a_blob_that_is_too_large_is_not_read_to_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A few kilobytes may stand for terabytes: the process that would unpack them is ended, and another one started."""
+    """A few kilobytes may expand to terabytes, so the process that unpacks them is replaced."""
     monkeypatch.setattr("task.git.repository.objects.LARGEST", 1000)
     repo = bare_repo(tmp_path, {"a": "1\n", "large": b"\0" * 20_000_000, "z": "2\n"})
     door = Git(os.environ, protocols=FILE)
@@ -238,7 +238,7 @@ def test_a_reader_that_died_is_reported_and_replaced(tmp_path: Path) -> None:
 def test_the_total_size_of_files_in_a_snapshot_is_limited(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each of them may be read; a pack of a few megabytes holds thousands."""
+    """Each file is within the limit, but a pack of a few megabytes can have thousands."""
     monkeypatch.setattr("task.git.repository.objects.TOGETHER", 5_000_000)
     repo = bare_repo(tmp_path, {f"apps/{n}.yaml": f"# {n}\n" + " " * 1_000_000 for n in range(6)})
     with BareRepository(Git(os.environ, protocols=FILE), str(repo)) as store:

@@ -1,4 +1,4 @@
-"""`--git-cache-dir`: later runs fetch less, any number at the same time, and nothing depends on it."""
+"""`--git-cache-dir`: later runs fetch less, many can share it, and no run depends on it."""
 
 import os
 import shutil
@@ -19,7 +19,7 @@ V0 = '\tuploadpack = "env -u GIT_PROTOCOL git-upload-pack"\n'
 
 
 def land(repo: Path, cache: Path, text: str, name: str = "a") -> tuple[LandedCommit, list[str]]:
-    """One run: what it landed, and the git commands it took."""
+    """Run once. Return what landed, and the git commands that were run."""
     door = Git(os.environ, protocols=FILE)
     with BareRepository(door, str(repo), cache_dir=str(cache)) as store:
         snapshot = store.snapshot("main", [Place(target(name))])
@@ -49,7 +49,7 @@ def test_only_changes_of_others_are_fetched(repo: Path, tmp_path: Path) -> None:
     land(repo, tmp_path / "cache", "1\n")
     commit(repo, {target("b"): "other\n"})
     _, calls = land(repo, tmp_path / "cache", "2\n")
-    assert calls.count("fetch") == 1  # the tip with what is new of its trees
+    assert calls.count("fetch") == 1  # the tip with its new trees
     assert show(repo, "main", target("b")) == "other\n"
 
 
@@ -211,11 +211,11 @@ def test_a_pack_that_is_larger_than_memory_is_kept(tmp_path: Path) -> None:
 def test_a_cache_works_with_a_server_that_cannot_send_single_objects(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: str
 ) -> None:
-    """It speaks the old protocol, and refuses the files once it has sent the trees: the cache then lacks the files."""
+    """With the old protocol, the server sends the trees but no files, so the cache lacks them."""
     monkeypatch.setattr("task.git.repository.bare_folder._LOCAL", V0)
     monkeypatch.setattr(
         "task.git.repository.remote._SMALL", "blob:none"
-    )  # else a small repository comes at once
+    )  # else a small repository is fetched at once
     repo = repository(tmp_path, "a")
     git(repo, "config", "uploadpack.allowFilter", "true")
     git(repo, "config", "uploadpack.allowAnySHA1InWant", "false")
@@ -251,7 +251,7 @@ NOTES = [
 
 @pytest.mark.parametrize("tip", NOTES, ids=range(len(NOTES)))
 def test_an_unreadable_tip_note_is_ignored(repo: Path, tmp_path: Path, tip: bytes) -> None:
-    """As a crash of the machine may leave it, whose disk had not been written yet."""
+    """A crash of the machine before the disk was written may leave such a note."""
     cache = tmp_path / "cache"
     land(repo, cache, "1\n")
     (note,) = cache.rglob("tip")

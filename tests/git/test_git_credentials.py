@@ -1,4 +1,4 @@
-"""Who may be told which login: settled before anything is contacted, and compared by git itself."""
+"""Which server gets which login, decided before any connection, and compared by git itself."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def shown(made: Access, *, helped: bool = False) -> list[tuple[str, str, str]]:
 
 
 def filled(made: Access, url: str, home: Path, *, configured: bool = True) -> str:
-    """What git would send to a URL; "" for nothing."""
+    """Return what git would send to a URL, or "" for nothing."""
     door = Git({**os.environ, "HOME": str(home)}, access=made, configured=configured)
     try:
         said = door.run("credential", "fill", stdin=f"url={url}\n\n", env=door.login(url))

@@ -1,5 +1,5 @@
-# ruff: noqa: ISC004 - what servers say stays on its lines
-"""What servers say, and whose error it is."""
+# ruff: noqa: ISC004 - server output keeps its lines
+"""What servers report, and the kind of error it is."""
 
 import time
 
@@ -225,7 +225,7 @@ SAID = [
     (RepositoryError, "fatal: https://h/x/info/refs not valid: is this a git repository?\n"),
     (UnreachableError, "remote: please wait\nthe limit for one repository is 720 seconds"),
 ]
-# Beginnings of patterns: Python's own would look for the rest from each of them to the end of the line.
+# Beginnings of patterns: Python's `re` would search from each of them to the end of the line.
 ENDLESS = (
     "load key ", "repository ", "unable to write ", "permission to x", "no x", "proxy url '", "transport '", "://",
     "permission denied (", "certificate ", "remote: ", "is at 1f", "'", " ",
@@ -279,7 +279,7 @@ REFUSALS = [
     (UnreachableError, "[remote failure] (remote failed to report status)", ""),
     (UnreachableError, "[remote rejected] (unpacker error)", "error: pack-objects died of signal 9\n"),
     (UnreachableError, "[remote rejected] (Internal Server Error)", ""),
-    # The server's own hook could not reach the rest of the server: nobody's rule said no.
+    # The server's own hook could not reach the rest of the server: no rule rejected the push.
     (UnreachableError, "[remote rejected] (pre-receive hook declined)", "remote: GitLab: 500 Internal Server Error\n"),
     (UnreachableError, "[remote rejected] (pre-receive hook declined)",
      "remote: GitLab: Failed to authorize your Git request: internal API unreachable\n"),
@@ -426,7 +426,7 @@ def test_the_servers_own_words_reach_the_user() -> None:
 
 
 def test_a_branch_protected_by_gitea_is_reported_with_a_hint() -> None:
-    """Gitea 1.26, November 2026: the base; and a request's own branch, which a pattern protects."""
+    """In Gitea 1.26 (November 2026): the base, or a request's own branch protected by a pattern."""
     for branch, forced, word in (
         ("main", False, "--pull-request"),
         ("image-update/a-0123abcd", True, "git-branch"),
@@ -452,7 +452,7 @@ def test_no_login_and_no_control_character_is_shown() -> None:
 @pytest.mark.parametrize("length", [60_000, 1_200_000])
 @pytest.mark.parametrize("words", ENDLESS)
 def test_long_lines_are_processed_quickly(words: str, length: int) -> None:
-    """A line of 60 KB took 19 seconds, and one of 1.2 MB hours, in which no signal was heard."""
+    """Once, a line of 60 KB took 19 seconds, and 1.2 MB took hours and blocked signals."""
     line = words * (length // len(words))
     began = time.process_time()
     failure(line, "x")

@@ -1,4 +1,4 @@
-"""Addresses and branch names: what reaches git, and what never does."""
+"""Addresses and branch names: which reach git, and which never do."""
 
 import subprocess
 
@@ -59,7 +59,7 @@ HOSTILE = [
     "https://us%0aer:x@host/y",
     "https://us:x%00@host/y",
 ]
-# Name, and whether git takes it.
+# Name, and whether git accepts it.
 BRANCHES = [
     ("main", True),
     ("feature/x", True),
@@ -114,7 +114,7 @@ def test_an_address_prints_without_its_password() -> None:
 
 
 def test_a_password_with_a_slash_is_rejected_without_being_shown() -> None:
-    """Where such a URL leads, programs disagree."""
+    """Programs disagree about the host in such a URL."""
     with pytest.raises(SourceError, match="contains an unescaped slash") as caught:
         address_of("https://bot:se/cret@host/x.git")
     assert (caught.value.subject, "%2F" in caught.value.hint) == ("https://host/x.git", True)
@@ -153,7 +153,7 @@ def test_valid_and_invalid_branch_names_are_distinguished(name: str, good: bool)
 
 
 @pytest.mark.parametrize(("name", "good"), [row for row in BRANCHES if "\0" not in row[0]])
-def test_git_agrees_about_branch_names(name: str, good: bool) -> None:
+def test_git_agrees_with_us_about_branch_names(name: str, good: bool) -> None:
     done = subprocess.run(
         ["git", "check-ref-format", "--branch", name], capture_output=True, check=False
     )
@@ -162,7 +162,7 @@ def test_git_agrees_about_branch_names(name: str, good: bool) -> None:
 
 @pytest.mark.slow
 @given(st.text(alphabet="a./-@{}~^:?*[\\ l\x01ock", min_size=1, max_size=8))
-def test_git_agrees_about_any_branch_name(name: str) -> None:
+def test_git_agrees_with_us_about_any_branch_name(name: str) -> None:
     done = subprocess.run(
         ["git", "check-ref-format", f"refs/heads/{name}"], capture_output=True, check=False
     )

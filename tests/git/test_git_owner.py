@@ -1,4 +1,4 @@
-"""Repositories on this machine: git runs the hooks that are in them, so those of other users are refused."""
+"""Local repositories: git runs their hooks, so repositories of other users are refused."""
 
 import json
 import os
@@ -23,7 +23,7 @@ SOMEBODY = 12345
 
 
 def give_away(folder: Path) -> None:
-    """To somebody else, with all that is in it."""
+    """Make another user the owner of a folder and of everything in it."""
     for place, _, names in os.walk(folder):
         for path in (place, *(os.path.join(place, name) for name in names)):
             os.chown(path, SOMEBODY, SOMEBODY)
@@ -104,7 +104,7 @@ def test_the_order_is_unknown_for_a_source_repository_of_another_user(tmp_path: 
 
 @ROOT_ONLY
 @pytest.mark.parametrize("configured", [True, False])
-def test_safe_directories_count_unless_git_configuration_is_disabled(
+def test_safe_directories_apply_unless_git_configuration_is_disabled(
     tmp_path: Path, configured: bool
 ) -> None:
     repo = bare_repo(tmp_path, {"a": "b"})

@@ -1,4 +1,4 @@
-"""A head branch that is read with its base: one fetch for both tips, one for both branches' files."""
+"""A head branch read together with its base: one fetch for the tips, one for the files."""
 
 import os
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ PLACES = [Place("web.yaml"), Place("other.yaml")]
 
 
 def repository(folder: Path, branches: Mapping[str, str]) -> Path:
-    """`main`, and branches from it, each with its own text in one file."""
+    """Return a repository with `main` and branches from it, each with its own text in one file."""
     repo = bare_repo(
         folder, {"web.yaml": BEFORE, "other.yaml": "other\n", "far/away.yaml": "far\n"}
     )
@@ -38,19 +38,19 @@ def both(git_door: Git, repo: Path, *, default: bool = False) -> tuple[Snapshot,
 
 
 def shown(store: BareRepository, name: str = HEAD) -> Snapshot | None:
-    """Return the files of a head branch, as a run reads them where it is somebody else's."""
+    """Return the files of a head branch as a run reads them if another author pushed it."""
     head = store.head(name)
     return store.read_more(Snapshot("", name, head.tip, {}), PLACES) if head else None
 
 
-# The head branch, another one of nearly the same name, and what is fetched: the tips, the files.
+# Branches with their texts, the text of the head branch, and the number of fetches: tips, files.
 ROWS = [
     ({HEAD: AFTER}, AFTER, 2),
     ({}, None, 2),
     ({HEAD: AFTER, f"{HEAD}-more": "more\n", f"{HEAD[:-1]}e": "e\n"}, AFTER, 2),
     ({f"{HEAD}-more": "more\n", f"{HEAD[:-1]}e": "e\n"}, None, 2),
     ({f"{HEAD}/below": "below\n"}, None, 2),
-    ({HEAD: BEFORE}, BEFORE, 2),  # no new file
+    ({HEAD: BEFORE}, BEFORE, 2),  # no new files
 ]
 
 
@@ -106,7 +106,7 @@ def test_a_head_branch_is_read_from_servers_with_fewer_capabilities(
 
 
 def test_cached_branches_may_be_renamed_between_runs(tmp_path: Path) -> None:
-    """Branches come and go between two runs, and a name becomes the folder of another."""
+    """Between runs, a branch's name may become the folder of another branch."""
     repo, kept = repository(tmp_path, {HEAD: AFTER}), str(tmp_path / "kept")
     found = []
     for before, after in (("", HEAD), (HEAD, f"{HEAD}/below"), (f"{HEAD}/below", HEAD)):
@@ -133,7 +133,7 @@ def test_each_reading_sees_the_current_head_branch(tmp_path: Path) -> None:
         assert shown(store) is None
         git(repo, "branch", HEAD, "main")
         commit(repo, {"web.yaml": AFTER}, HEAD)
-        again = shown(store)  # asked for a second time
+        again = shown(store)  # requested again
         store.snapshot("main", PLACES, [HEAD])
         third = shown(store)
     assert again == third

@@ -1,4 +1,4 @@
-"""The earlier texts of a path: real repositories, real servers, histories as teams make them."""
+"""The earlier texts of a path, in real repositories with histories as teams make them."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ PATH = "apps/web/values.yaml"
 def texts(
     url: str | Path, path: str = PATH, branch: str = "main", limit: int = 100
 ) -> tuple[list[str | None], str]:
-    """All texts, and why there are no more."""
+    """Return all texts, and the reason why there are no more."""
     with BareRepository(git_of_a_run(), str(url)) as store:
         history = store.earlier(branch, path, limit)
         found = list(history)
@@ -30,7 +30,7 @@ def texts(
 
 
 def deploys(folder: Path, *values: str | None, between: int = 0, name: str = "repo.git") -> Path:
-    """A repository in which the path had these texts, other commits in between."""
+    """Return a repository where the path had these texts, with other commits in between."""
     repo = bare_repo(
         folder,
         {PATH: values[0], "other/file": "x\n"} if values[0] else {"other/file": "x\n"},
@@ -73,7 +73,7 @@ def test_each_text_names_the_newest_commit_that_had_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("between", [0, 30])
 def test_a_marked_commit_is_preferred_for_its_text(tmp_path: Path, between: int) -> None:
-    """Wherever it is among those that had the text, also beyond what the first fetch brings."""
+    """It may be any of the commits with the text, even beyond the first fetch."""
     repo = deploys(tmp_path, "1", "2", "3", "4", between=between)
     with BareRepository(git_of_a_run(), str(repo)) as store:
         newest = [oid for oid, _ in store.earlier("main", PATH)]
@@ -135,7 +135,7 @@ LINES = "".join(f"line {number}\n" for number in range(9))
         ),
         ({"old/web/values.yaml": "1", "old/web/chart.yaml": "1"}, "1", ["2", "1", "0"]),
         ({"values.yaml": "1"}, "1", ["2", "1", None]),
-        ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file where the folder is now
+        ({"apps/web": "1"}, "1", ["2", "1", None]),  # a file at the path of the folder
         ({"old/web/values.yaml": "quite\nsomething\nelse\n"}, "1", ["2", "1", None]),
     ],
 )
@@ -175,7 +175,7 @@ def test_a_binary_file_has_no_text(tmp_path: Path) -> None:
 
 
 def long_history(folder: Path, commits: int, every: int) -> Path:
-    """Many commits, of which every so many changes the path; made in one go."""
+    """Return a repository of many commits. Each `every`-th one changes the path."""
     repo = bare_repo(folder, {PATH: "0", **{f"apps/a{n}/values.yaml": f"{n}\n" for n in range(30)}})
     many(repo, ((PATH if n % every == 0 else "other/file", str(n)) for n in range(1, commits)))
     return repo
@@ -200,7 +200,7 @@ def test_a_history_is_fetched_only_as_far_as_it_is_read(tmp_path: Path) -> None:
 def test_reading_a_history_fetches_no_other_files(
     tmp_path: Path, depth_of_tree_filters: str
 ) -> None:
-    """Also on a server that refuses filters of trees, as GitHub does."""
+    """This includes servers that refuse tree filters, like GitHub."""
     repo = long_history(tmp_path, 400, 50)
     git(repo, "config", "uploadpackfilter.tree.maxDepth", depth_of_tree_filters)
     home = tmp_path / "tmp"

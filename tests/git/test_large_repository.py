@@ -1,4 +1,4 @@
-"""A repository that turns out to be large while it is sent with its files: it comes without them."""
+"""A repository that turns out to be large during a fetch with its files is fetched without them."""
 
 import os
 from pathlib import Path
@@ -15,7 +15,7 @@ FILES = {
     "apps/large.yaml": "x" * 70_000,
     "README.md": "read me\n",
 }
-# What a server of git's does before it sends a pack: it counts, and says so. This one then takes its time.
+# Before it sends a pack, a git server reports the number of objects. This one then pauses.
 HOOK = """\
 #!/bin/sh
 case "$*" in *blob:limit*) printf 'Enumerating objects: %s\\r' {count} >&2; sleep {pause};; esac
@@ -24,7 +24,7 @@ exec "$@"
 
 
 def serve(folder: Path, monkeypatch: pytest.MonkeyPatch, count: int, pause: float) -> Path:
-    """A repository whose server counts so many objects when it is asked for files as well."""
+    """Return a repository whose server reports this number of objects in a fetch with files."""
     repo, hook = bare_repo(folder, FILES), folder / "hook"
     hook.write_text(HOOK.format(count=count, pause=pause))
     hook.chmod(0o755)
@@ -48,7 +48,7 @@ def test_the_object_count_of_the_server_decides_whether_files_are_fetched(
 def test_only_the_first_fetch_decides_whether_a_repository_is_large(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was fetched before stays, whatever a server says of a later one."""
+    """Fetched objects are kept, whatever the server reports in a later fetch."""
     repo = serve(tmp_path, monkeypatch, 5, pause=0)
     git_door = Git(os.environ, protocols=frozenset({"file"}))
     with BareRepository(git_door, str(repo)) as store:

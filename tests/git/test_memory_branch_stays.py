@@ -1,4 +1,4 @@
-"""A memory branch that nobody may delete, as a protected one of GitLab or Gitea."""
+"""A memory branch that nobody may delete, like a protected branch on GitLab or Gitea."""
 
 from functools import partial
 from pathlib import Path
@@ -7,7 +7,7 @@ from support.git_branch import GitBranch
 from support.history_scenes import HEAD, Scene, verdicts
 from support.runs import hook
 
-# What Git itself sends to a hook; GitLab 17 and Gitea 1.22 refuse there.
+# The arguments are those that Git passes to a hook. GitLab 17 and Gitea 1.22 refuse there, too.
 REFUSES = """\
 case "$1" in
   refs/heads/image-update-memory/*)

@@ -1,4 +1,4 @@
-"""Whole runs against real Git servers: every way to log in, every way that fails, and nothing secret anywhere."""
+"""Whole runs against real Git servers: all logins and failures, and no secret is shown anywhere."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ ROOT_ONLY = pytest.mark.skipif(os.getuid() != 0, reason="only root can become an
 
 
 class Scene:
-    """One repository with one Application, a temporary folder and a home of its own."""
+    """One repository with one Application, and a separate temporary folder and home."""
 
     def __init__(self, folder: Path, repos: Path) -> None:
         self.repo = repository(repos, "web", name=f"{os.urandom(4).hex()}.git")
@@ -30,7 +30,7 @@ class Scene:
         return self.repo.name
 
     def run(self, url: str, *more: str | Path, **env: str) -> Result:
-        """One run, after which nothing is left in the temporary folder and no secret was said."""
+        """Run, and check that the temporary folder is empty and that no secret was printed."""
         args = arguments(manifest(self.folder, application("web", url)), *more)
         result = image_update(
             *args, env={"TMPDIR": str(self.temporary), "HOME": str(self.home), **env}
@@ -55,14 +55,14 @@ def scene(tmp_path: Path, repos: Path) -> Scene:
 
 
 def password(scene: Scene, web: Nginx, user: str = USER, words: str = PASSWORD) -> list[str | Path]:
-    """The options with which everything about https is right."""
+    """Return options that are all correct for https."""
     file = scene.file("password", f"{words}\n")
     server = ("--git-credentials-url", f"https://localhost:{web.tls}/", "--ca-file", web.ca)
     return ["--git-username", user, "--git-password-file", file, *server]
 
 
 def key(ssh: Sshd) -> list[str | Path]:
-    """The options with which everything about ssh is right."""
+    """Return options that are all correct for ssh."""
     return ["--ssh-key-file", ssh.key, "--ssh-host-key", ssh.host_key]
 
 
@@ -113,7 +113,7 @@ def test_a_kubernetes_basic_auth_secret_needs_a_credentials_url(scene: Scene, we
 
 
 def creds_init(scene: Scene, web: Nginx) -> None:
-    """What Tekton writes into HOME for a ServiceAccount with a basic-auth Secret."""
+    """Write the files that Tekton puts into HOME for a ServiceAccount with a basic-auth Secret."""
     server = f"https://localhost:{web.tls}"
     helper = f'[credential]\n\thelper = store\n[credential "{server}"]\n\tusername = {USER}\n'
     scene.file("home/.gitconfig", f"{helper}[http]\n\tsslCAInfo = {web.ca}\n")
@@ -180,7 +180,7 @@ def test_a_push_with_a_login_in_the_url_lands(scene: Scene, web: Nginx) -> None:
     assert (result.code, scene.landed()) == (0, True), result.stderr
 
 
-# https: who does not get the password
+# https: servers that do not get the password
 
 
 def test_a_password_is_not_sent_to_another_server(scene: Scene, web: Nginx) -> None:
@@ -301,7 +301,7 @@ def test_a_key_in_a_variable_works_without_its_last_newline(scene: Scene, ssh: S
 
 
 def workspace(scene: Scene, ssh: Sshd, at: str, *, config: str = "") -> Path:
-    """A folder as of a mounted Secret: links into `..data`, readable by others."""
+    """Return a folder like a mounted Secret: links into `..data`, readable by others."""
     scene.file(f"{at}/..data/id_ed25519", ssh.key.read_text()).chmod(0o644)
     scene.file(f"{at}/..data/known_hosts", f"{ssh.host_key}\n")
     scene.file(f"{at}/..data/config", config)
@@ -376,7 +376,7 @@ def test_a_missing_repository_over_ssh_is_a_repository_error(scene: Scene, ssh: 
     assert "not found, or access to it was denied" in told
 
 
-# everything
+# https and ssh
 
 
 def test_the_unauthenticated_git_protocol_is_refused(scene: Scene) -> None:
@@ -410,7 +410,7 @@ def test_no_process_argument_contains_a_secret(
 
 
 def read_only(but: Path) -> list[str]:
-    """What makes the root file system read-only for a program, but for one folder; nothing where that is forbidden."""
+    """Return a command that makes all but one folder read-only, or [] if that is forbidden."""
     if subprocess.run(["unshare", "--mount", "true"], capture_output=True, check=False).returncode:
         return []
     script = 'mount --bind "$0" "$0" && mount -o remount,bind,ro / && exec "$@"'

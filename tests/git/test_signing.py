@@ -1,4 +1,4 @@
-"""Signed commits, checked by the programs that check them: git verify-commit, with gpg and ssh-keygen."""
+"""Signed commits, checked by the usual programs: git verify-commit with gpg and ssh-keygen."""
 
 import json
 import os
@@ -141,7 +141,7 @@ def verified_ssh(scene: Scene, key: Path, branch: str = "main") -> str:
 def test_commits_are_signed_with_an_ssh_key(scene: Scene, ssh_key: Path, by: str) -> None:
     variable = {"variable": ssh_key.read_text(), "variable that names a file": str(ssh_key)}
     if by == "file":
-        result = scene.run("--signing-key", ssh_key)  # the key tells its format
+        result = scene.run("--signing-key", ssh_key)  # the format is recognized from the key
     else:
         result = scene.run(env={"IMAGE_UPDATE_SIGNING_KEY": variable[by]})
     assert result.code == 0, result.stderr
@@ -288,7 +288,7 @@ MEMORY = "refs/heads/image-update-memory/"
 
 
 class HeadScene(Scene):
-    """The same with a head branch, so that a memory branch has its list."""
+    """The same scene with a head branch, whose list is on a memory branch."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -296,12 +296,12 @@ class HeadScene(Scene):
 
     @property
     def memory(self) -> str:
-        """The memory branch."""
+        """The name of the memory branch."""
         (name,) = git(self.repo, "for-each-ref", "--format=%(refname)", MEMORY).split()
         return name
 
     def forge(self) -> None:
-        """Make the memory branch's commit again, as somebody may who may push it."""
+        """Make the memory branch's commit again, like an attacker who may push it."""
         tree = git(self.repo, "rev-parse", f"{self.memory}^{{tree}}")
         message = git(self.repo, "log", "-1", "--format=%B", self.memory)
         who = ("-c", "user.name=Eve", "-c", "user.email=eve@example.com")
@@ -325,13 +325,13 @@ def test_a_memory_branch_signed_with_our_key_is_trusted(
     scene.forge()
     newer = arguments(scene.apps, image=f"{WEB}:1.2.0")
     assert UNSIGNED in image_update(*newer, env=env).stderr
-    assert "no known key" not in image_update(*newer, env=env).stderr  # the run has signed one
+    assert "no known key" not in image_update(*newer, env=env).stderr  # this run signed it
 
 
 def test_a_memory_branch_signed_with_a_configured_key_is_trusted_by_every_run(
     tmp_path: Path, ssh_key: Path, pgp_key: str, keyring: dict[str, str]
 ) -> None:
-    """The run that reads it may sign with another key, or with none."""
+    """The run that reads it may sign with another key, or not at all."""
     scene = HeadScene(tmp_path)
     public = tool("gpg", "--batch", "--armor", "--export", env=keyring)
     of_ssh = ssh_key.with_suffix(".pub").read_text()

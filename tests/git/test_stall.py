@@ -1,4 +1,4 @@
-"""A server that stops in the middle: told by the bytes that come, and not by the time that a transfer takes."""
+"""A server that stalls is recognized by missing bytes, not by the duration of a transfer."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from task.processes import bytes_moved
 
 @contextmanager
 def silent_server(said: bytes = b"") -> Iterator[int]:
-    """Accepts every connection, says something, and nothing more. Its port."""
+    """Yield the port of a server that accepts connections, sends this text, and then is silent."""
     held: list[socket.socket] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
 
@@ -107,7 +107,7 @@ while piece := os.read(0, 40):
 
 @pytest.mark.slow
 def test_a_slow_hook_on_the_server_is_not_treated_as_stalled(tmp_path: Path) -> None:
-    """The server keeps saying that it is there."""
+    """The server keeps sending signs of life."""
     repo = repository(tmp_path, "a")
     git(repo, "config", "receive.keepAlive", "1")
     hook(repo, "pre-receive", "sleep 4")

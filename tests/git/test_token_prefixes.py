@@ -1,4 +1,4 @@
-"""A token that another kind of Git host issued is named by its public prefix, and never shown."""
+"""A token from another kind of Git host is identified by its public prefix, and never shown."""
 
 import pytest
 
@@ -39,7 +39,7 @@ REST = "0123456789abcdefSECRET"
         ("BBDC-", "Bitbucket Cloud", "starts with BBDC-, like tokens from Bitbucket Data Center"),
         ("ghp_", "GitHub", ""),
         ("glpat-", "GitLab", ""),
-        ("ghp_", "", ""),  # nobody knows what the server runs
+        ("ghp_", "", ""),  # the server's software is unknown
         ("", "GitLab", ""),  # Gitea, Azure DevOps, a password
         ("GHP_", "GitLab", ""),
     ],

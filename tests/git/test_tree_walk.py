@@ -1,4 +1,4 @@
-"""Trees as Git stores them; and trees that mean harm: what they stand for is far more than what was sent."""
+"""Trees as Git stores them, and malicious trees that expand to far more than was sent."""
 
 import pytest
 from hypothesis import given
@@ -31,7 +31,7 @@ def test_a_tree_that_expands_to_ten_billion_files_is_refused() -> None:
 
 @pytest.mark.slow
 def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
-    """As many as a pack of some megabytes holds: their paths would have a billion letters."""
+    """A pack of a few megabytes can have that many. Their paths would have a billion characters."""
     trees = {str(level): {"a": TreeEntry(TREE, str(level + 1))} for level in range(100_000)}
     trees |= {
         "100000": {"a.yaml": TreeEntry("100644", "deep")},
@@ -43,7 +43,7 @@ def test_deeply_nested_folders_are_read_only_to_a_limited_depth() -> None:
 
 
 def raw(*entries: tuple[str, str, int]) -> bytes:
-    """A tree as Git stores it; each number is the first byte of an object id."""
+    """Return a tree as Git stores it. Each number is the first byte of an object ID."""
     return b"".join(
         f"{mode} {name}\0".encode() + bytes([number]) * 20 for mode, name, number in entries
     )

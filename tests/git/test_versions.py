@@ -1,4 +1,4 @@
-"""The versions of many files at once, and who wrote them: real repositories, histories as teams make them."""
+"""The versions of many files at once and their commits, in real repositories and histories."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ from task.model import FileVersion, Place
 
 
 def written(repo: Path, *paths: str, most: int = 10, commits: int = 500) -> list[list[FileVersion]]:
-    """The versions of each file."""
+    """Return the versions of each file."""
     remote = Remote(git_of_a_run(FILE), str(repo))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("task.git.repository.history.COMMITS", commits)
@@ -58,7 +58,7 @@ def test_a_version_older_than_the_fetched_history_names_no_commit(tmp_path: Path
     assert found[0].commit == commits[2]
 
 
-def test_a_version_that_was_merged_names_the_commit_of_the_merged_branch(tmp_path: Path) -> None:
+def test_a_merged_version_names_the_commit_of_the_merged_branch(tmp_path: Path) -> None:
     repo = bare_repo(tmp_path, {"a": "1", "b": "1"})
     git(repo, "branch", "request", "main")
     proposed = commit(repo, {"a": "2"}, branch="request")

@@ -1,4 +1,4 @@
-"""What waits while other builds fail, and what somebody writes who may push side branches only."""
+"""What waits while other builds fail, and attacks by people who may push only side branches."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ MEMORY = "image-update-memory/"
 
 
 class Signatures:
-    """Who has signed what, by tag; an error where the registry does not answer."""
+    """The signature check's result for each tag, or an error if the registry does not respond."""
 
     def __init__(self, scene: Scene) -> None:
         self.said: dict[str, Verdict | TaskError] = {}
@@ -86,7 +86,7 @@ def test_a_waiting_build_that_cannot_be_checked_stays_with_a_warning() -> None:
 
 
 def test_files_from_an_amended_head_branch_are_not_carried_over() -> None:
-    """Its tree is not that of the list, so it is a person's: nothing of it is carried on."""
+    """Its tree is not the list's, so a person made it. None of its content is carried over."""
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -95,12 +95,12 @@ def test_files_from_an_amended_head_branch_are_not_carried_over() -> None:
     scene.event("web:1.2.0")
     assert (
         scene.branch.heads[HEAD].before is None
-    )  # a commit on top, and no commit of the base's tip
+    )  # a commit on top of the branch, not on the base's tip
     assert scene.branch.files.get(".github/workflows/ci.yaml") is None
 
 
 def forged(scene: Scene, **changes: object) -> None:
-    """Write another list, as somebody may who may push the memory branch."""
+    """Write another list, like an attacker who may push the memory branch."""
     known = scene.branch.lists[HEAD]
     builds = tuple(replace(one, **changes) for one in known.builds)  # type: ignore[arg-type]
     text = write_list(replace(known, builds=builds))
@@ -210,7 +210,7 @@ def test_a_forged_release_does_not_end_a_hold_on_the_base_and_is_reported() -> N
     scene.event("api:1.1.0")
     mine = ListedRelease("argocd/a", "apps/a", target("a"), "web", hold)
     for release in (
-        replace(mine, image=""),  # nobody held the whole Application
+        replace(mine, image=""),  # the whole Application was not held
         replace(mine, image="cron"),
         replace(mine, application="argocd/b"),
         replace(mine, hold=Hold("another")),
@@ -227,7 +227,7 @@ def test_a_forged_release_does_not_end_a_hold_on_the_base_and_is_reported() -> N
 
 
 def with_release(scene: Scene, release: ListedRelease) -> None:
-    """Write a release to the list, as somebody may who may push the memory branch."""
+    """Write a release to the list, like an attacker who may push the memory branch."""
     known = replace(scene.branch.lists.get(HEAD, WaitingList(HEAD)), releases=(release,))
     (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
     files = {**scene.branch.heads[name].files, list_path(HEAD): write_list(known)}
@@ -306,7 +306,7 @@ def test_a_build_of_an_uninvolved_application_needs_its_proof_as_well(
 
 
 def test_rules_apply_to_another_application_that_the_run_has_read() -> None:
-    """It takes no part in the event, but its annotations were read."""
+    """The event does not concern it, but its annotations were read."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     app = application(
@@ -316,13 +316,13 @@ def test_rules_apply_to_another_application_that_the_run_has_read() -> None:
     scene.event("web:1.1.0", story=other)
     scene.story.others = [app]
     scene.branch.commit({target("b"): KUSTOMIZATION.replace("1.0.0", "1.0.5")})
-    report = scene.by_hand("hold", "cron")  # it reads every Application
+    report = scene.by_hand("hold", "cron")  # this run reads every Application
     (row,) = [one for one in report.waiting if one.application == "argocd/b"]
     assert (row.tag, row.outcome, row.because[:6]) == ("1.1.0", "waits", "semver")
 
 
 def listed_as(scene: Scene, head: str, **fields: object) -> None:
-    """Write a list for any branch, as somebody may who may push the memory branch."""
+    """Write a list for any branch, like an attacker who may push the memory branch."""
     text = write_list(WaitingList(head, **fields))  # type: ignore[arg-type]
     (name,) = [name for name in scene.branch.heads if name.startswith(MEMORY)]
     files = {**scene.branch.heads[name].files, list_path(head): text}
@@ -332,7 +332,7 @@ def listed_as(scene: Scene, head: str, **fields: object) -> None:
 @pytest.mark.parametrize("head", ["production", "main", "feature/x"])
 @pytest.mark.parametrize("closing", ["", "nothing waits"])
 def test_a_forged_list_cannot_delete_or_replace_other_branches(head: str, closing: str) -> None:
-    """It names the tree and the parent of their tip, so it would be ours."""
+    """The list has the tree and the parent of their tip, so the branch would seem to be ours."""
     scene = Scene()
     scene.event("web:1.1.0")
     if head != "main":

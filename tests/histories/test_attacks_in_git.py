@@ -1,4 +1,4 @@
-"""What somebody puts on side branches of a real repository: links, submodules, files of any size."""
+"""Malicious content on side branches of a real repository: links, submodules, files of any size."""
 
 from pathlib import Path
 
@@ -45,9 +45,9 @@ def memory_name(scene: Scene) -> str:
 
 
 def put(scene: Scene, branch: str, path: str, mode: str, text: str | int) -> None:
-    """Push a commit with one more entry, as somebody may who may push this branch.
+    """Push a commit with one more entry, like an attacker who may push this branch.
 
-    A number stands for a text of that length.
+    A number means a text of that length.
     """
     if isinstance(text, int):
         text = "x" * text
@@ -169,7 +169,7 @@ def test_a_state_file_that_is_not_text_does_not_end_a_hold(
 def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch(
     path: str, mode: str, text: str | int, tmp_path: Path
 ) -> None:
-    """A branch with it gets one commit on its own tip, if any, and the base has nothing of it."""
+    """A branch with such a file gets at most one commit on top. The base gets no such file."""
     scene = scene_in(tmp_path)
     put(scene, HEAD, path, mode, text)
     theirs = git(repo_of(scene), "rev-parse", HEAD)
@@ -181,7 +181,7 @@ def test_files_pushed_to_a_head_branch_are_not_carried_over_to_a_new_head_branch
         assert set(changed) <= {"apps/a/kustomization.yaml", STATE}
     assert path not in entries(scene, "main") or path == "apps/a/kustomization.yaml"
     git(repo_of(scene), "update-ref", "-d", f"refs/heads/{HEAD}")
-    scene.by_hand("release", "web")  # a hold that somebody made up only holds
+    scene.by_hand("release", "web")  # a forged hold only holds
     scene.event("web:1.3.0")
     assert "6.6.6" not in str(scene.branch.heads)
     assert set(entries(scene, HEAD)) == set(entries(scene, "main"))

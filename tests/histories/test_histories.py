@@ -1,7 +1,8 @@
-"""Random histories of runs, people and merges, against a small model of what waits. In memory, so by the thousand.
+"""Random histories of runs, people, and merges, compared with a small model of what waits.
 
-The model knows versions as numbers. Tags order them (semver, alphabetical), or the sequence of their builds does
-(newest-build). Hypothesis prints the shortest failing history.
+They are in memory, so thousands are possible. In the model, versions are numbers. They are ordered
+by tag (semver, alphabetical) or by the sequence of their builds (newest-build). Hypothesis prints
+the shortest failing history.
 """
 
 from collections.abc import Callable, Mapping
@@ -31,7 +32,7 @@ TAGS = {"semver": "1.{}.0", "newest-build": "main-{}", "alphabetical": "v0{}"}
 
 @dataclass(frozen=True)
 class Known:
-    """What the base has of one image: its version, the newest build, and what a rollback replaced."""
+    """One image on the base: its version, its newest build, and what rollbacks replaced."""
 
     base: int = 0
     written: tuple[int, bool] | None = None  # a number, and whether its sequence is known
@@ -66,20 +67,20 @@ class WaitsOnHead:
 
     number: int
     then: Known
-    passed: frozenset[int] | None = None  # what a rollback skipped; None for any other build
+    passed: frozenset[int] | None = None  # versions skipped by a rollback; None for any other build
 
 
 @dataclass
 class Image:
-    """What is known of one image; 0 is the first version, None is nothing."""
+    """The model of one image. 0 is the first version. None is no version."""
 
     ordered: bool
     known: Known = Known()
     waits: WaitsOnHead | None = None
-    own: bool = False  # held for itself
+    own: bool = False  # held on its own
     whole: bool = False  # held with the whole Application
     deferred: int | None = None
-    history: list[int] = field(default_factory=lambda: [0])  # of the base's values, newest last
+    history: list[int] = field(default_factory=lambda: [0])  # the base's versions, newest last
 
     @property
     def held(self) -> bool:
@@ -89,7 +90,7 @@ class Image:
         self.deferred = max(number, self.deferred or 0)
 
     def again(self, known: Known | None = None) -> None:
-        """Decide what waits once more, on the base of now."""
+        """Decide again about the waiting build, on the current base."""
         one, known = self.waits, known or self.known
         if one is None:
             return
@@ -106,7 +107,7 @@ class Image:
             self.deferred = None
 
     def takes(self, number: int, *, downgrade: bool = False) -> bool:
-        """Let a build take the place of what waits, unless that is newer."""
+        """Let a build replace the waiting build, unless that is newer."""
         one = self.waits
         by_arrival = one is not None and one.passed is not None and not self.ordered
         if one is None or number >= one.number or by_arrival or downgrade:
@@ -115,7 +116,7 @@ class Image:
         return False
 
     def event(self, number: int, *, frozen: bool, downgrade: bool = False) -> None:
-        """A build arrives."""
+        """Model the arrival of a build."""
         back = self.held or frozen
         if back and self.known.admits(number, self.ordered, downgrade=downgrade):
             self.defer(number)
@@ -149,12 +150,12 @@ class Image:
         self.waits = None if number == self.known.base else WaitsOnHead(number, self.known, passed)
 
     def now(self, known: Known) -> None:
-        """The base has another value."""
+        """Set a new version on the base."""
         self.known = known
         self.history.append(known.base)
 
     def merged(self) -> None:
-        """Somebody merged what waits."""
+        """Model a merge of the waiting build."""
         one = self.waits
         if one and one.passed is None:
             self.now(self.known.with_build(one.number, self.ordered))
@@ -201,14 +202,14 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.ordered)
     @rule(name=NAME, number=NUMBERS)
     def downgrade(self, name: str, number: int) -> None:
-        """A person allows an older version."""
+        """Let a person allow an older version."""
         self._run(lambda: self._send({name: number}, downgrade=True))
         self._touched(name, lambda image: image.event(number, frozen=self.frozen, downgrade=True))
 
     @precondition(lambda self: self.ordered)
     @rule(numbers=st.sets(NUMBERS, min_size=1))
     def scan(self, numbers: set[int]) -> None:
-        """The newest tag that a registry lists goes to all images."""
+        """Scan a registry whose newest tag goes to all images."""
         self._run(lambda: self.scene.scan(*map(self.tag, sorted(numbers))))
         self._arrived(dict.fromkeys(NAMES, max(numbers)))
 
@@ -230,13 +231,13 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def freeze(self) -> None:
-        """A freeze begins, or ends."""
+        """Begin or end a freeze."""
         self.scene.freeze(ends=self.frozen)
         self.frozen = not self.frozen
 
     @rule(name=NAME, number=NUMBERS)
     def by_hand(self, name: str, number: int) -> None:
-        """A person edits the base; nobody runs."""
+        """Let a person edit the base, without a run."""
         self.scene.write(name, self.tag(number))
         image = self.images[name]
         if image.known.base != number:
@@ -245,7 +246,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule(keep=st.booleans(), style=st.sampled_from(["squash", "merge", "fast-forward"]))
     def merge(self, keep: bool, style: str) -> None:
-        """A person merges what was decided last, unless Git finds a conflict."""
+        """Let a person merge the last decided state, unless Git finds a conflict."""
         if not self.scene.branch.merge(HEAD, keep=keep, style=style):
             return
         after = self.scene.base
@@ -253,13 +254,13 @@ class Histories(RuleBasedStateMachine):
             was = image.waits
             if after[name] != self.tag(image.known.base):
                 image.merged()
-            # A branch that is kept still has it, until a run looks; unless it is in the history.
+            # Until the next run, a kept branch still has the build if it was squashed.
             image.waits = was if keep and style == "squash" else None
 
     @precondition(lambda self: HEAD in self.scene.branch.heads)
     @rule()
     def delete(self) -> None:
-        """A person deletes the branch. A release that waited there is gone: the base still holds."""
+        """Let a person delete the branch. Its releases are lost: the base's holds remain."""
         self.scene.branch.delete(HEAD)
         whole, held = self.scene.held_on_base
         for name, image in self.images.items():
@@ -276,7 +277,7 @@ class Histories(RuleBasedStateMachine):
         step=st.sampled_from(["land", "remember", "drop"]),
     )
     def race(self, verb: str, name: str, number: int, other: str, faster: int, step: str) -> None:
-        """Another run is faster, just before a step of this one. What it could not remember, its repetition does."""
+        """Let another run win just before a step of this run, and then repeat this run."""
         if verb == "release" and any(image.whole for image in self.images.values()):
             return
         raced = False
@@ -294,7 +295,7 @@ class Histories(RuleBasedStateMachine):
         self.scene.branch.interrupt = step, outrun
         self._run(this)
         self.scene.branch.interrupt = None
-        # A person's word is remembered before, or together with, what is written; a branch is deleted after it.
+        # A command is remembered before or with its write. A branch is deleted after it.
         first = verb == "run" or step != "drop"
         if raced and first:
             self._arrived({other: faster})
@@ -313,7 +314,7 @@ class Histories(RuleBasedStateMachine):
 
     @rule(name=NAME, number=NUMBERS, step=st.sampled_from(["land", "remember", "drop"]))
     def killed(self, name: str, number: int, step: str) -> None:
-        """A run is killed before one of its pushes, and repeated."""
+        """Kill a run before one of its pushes, and repeat it."""
 
         def dies() -> None:
             raise KilledError
@@ -355,9 +356,9 @@ class Histories(RuleBasedStateMachine):
                 image.again()
 
     def _run(self, call: Callable[[], Report]) -> None:
-        """Run, and look at what the report says of what waited before."""
-        # A head whose list is empty by now was told of before, by the run that emptied it: that run
-        # was outrun, or killed, before it could delete the branch.
+        """Run, and check the report about builds that were waiting before."""
+        # A head with an empty list was already reported by the run that emptied it. That run lost a
+        # race or was killed before it could delete the branch.
         listed = {build.alias for one in self.scene.branch.lists.values() for build in one.builds}
         waiting = self.scene.waiting.items()
         self.before = {name: version for name, version in waiting if name in listed}
@@ -383,7 +384,7 @@ class Alphabetical(Histories):
 
 
 class OnSomebodysBranch(RuleBasedStateMachine):
-    """A branch with commits of people. It is never replaced: what they wrote stays, and so does what is held."""
+    """A branch with people's commits is never replaced: their changes and held versions stay."""
 
     @initialize()
     def begin(self) -> None:
@@ -394,13 +395,13 @@ class OnSomebodysBranch(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def person(self, number: int) -> None:
-        """A person pushes to the branch."""
+        """Let a person push to the branch."""
         self.texts[f"notes-{number}.md"] = f"{len(self.texts)}\n"
         self.scene.branch.commit_on(HEAD, self.texts)
 
     @rule(name=NAME, number=NUMBERS)
     def edit(self, name: str, number: int) -> None:
-        """A person edits the base."""
+        """Let a person edit the base."""
         self.scene.write(name, f"1.{number}.0")
 
     @rule(builds=st.dictionaries(NAME, NUMBERS, min_size=1))
@@ -453,7 +454,7 @@ def test_random_histories_in_memory_match_the_model(machine: type[RuleBasedState
 
 
 class InGit(OnGit, Histories):
-    """The same with a real repository."""
+    """The same histories with a real repository."""
 
 
 class InGitByBuilds(InGit):

@@ -1,4 +1,4 @@
-"""Lists of head branches that a run does not touch, and Applications that take no part in it."""
+"""Lists of head branches that a run does not touch, and Applications that it does not concern."""
 
 from dataclasses import replace
 
@@ -77,11 +77,11 @@ def test_an_untouched_head_branch_with_a_commit_by_a_person_is_kept() -> None:
     scene.event("cron:1.2.0")
     assert on(scene, "other") == []
     assert scene.branch.heads["other"].files["notes.md"] == "mine\n"
-    assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # told once
+    assert told(scene.event("cron:1.3.0")) == [("cron", "1.2.0", "superseded")]  # reported once
 
 
 def test_a_listed_application_is_checked_even_if_the_event_does_not_concern_it() -> None:
-    """Its own rules count, and the hold that arrived meanwhile does."""
+    """Its own rules apply, and so does a hold that was added in the meantime."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
     app = application(
@@ -106,7 +106,7 @@ def test_a_listed_application_is_checked_even_if_the_event_does_not_concern_it()
 def test_rules_apply_to_listed_applications_that_options_exclude_from_the_run(
     narrowed: bool,
 ) -> None:
-    """They say who takes the event, and not who is looked at."""
+    """Options select the Applications that take the event, not those that are checked."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION.replace(WEB, API)})
     app = application(
@@ -173,7 +173,7 @@ def test_a_promotion_leaves_the_list_when_its_source_no_longer_has_the_version(
     promoted(scene, "1.3.0")
     report = promoted(scene, back)
     if (branch, outcome) == (VERSIONED, "superseded"):
-        outcome = "dropped"  # the new one waits on a branch of its own
+        outcome = "dropped"  # the new version waits on a separate branch
     assert told(report) == [("web", "1.3.0", outcome)]
     lists = scene.branch.lists.values()
     assert [build.tag for one in lists for build in one.builds] == waits
@@ -239,7 +239,7 @@ def test_a_hold_or_rollback_removes_every_versioned_head_branch_of_the_image(
     if held:
         assert names(report)["image-update-memory"] == ("argocd/a",)
         scene.by_hand("release", "web")
-        assert on(scene, "bump-web-1.2.0") == ["1.2.0"]  # the newest of both
+        assert on(scene, "bump-web-1.2.0") == ["1.2.0"]  # the newer of the two
 
 
 @pytest.mark.parametrize("answers", [True, False], ids=["registry", "no registry"])
@@ -267,7 +267,7 @@ def test_the_message_of_a_pinned_build_names_its_tag() -> None:
 def test_a_head_branch_reset_to_the_listed_tree_carries_over_no_foreign_content(
     message: str,
 ) -> None:
-    """Same tree and parent, so it is ours. Its message and author go into nothing that we make."""
+    """Its tree and parent match, so it is ours. Our commits do not use its message or author."""
     scene = Scene()
     scene.event("web:1.1.0")
     ours = scene.branch.heads[HEAD]
@@ -294,7 +294,7 @@ def test_a_head_branch_with_another_parent_belongs_to_a_person() -> None:
 
 @pytest.mark.parametrize("pushed", ["nothing", "the same tree", "a commit on top"])
 def test_a_head_branch_kept_after_its_merge_is_ours_only_while_unchanged(pushed: str) -> None:
-    """Its list is empty, and still names our commit."""
+    """Its list is empty, but still names our commit."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.branch.merge(HEAD, keep=True, style="merge")
@@ -319,7 +319,7 @@ def test_a_head_branch_kept_after_its_merge_is_ours_only_while_unchanged(pushed:
 
 
 def test_an_unreadable_list_stays_an_error_after_a_rollback_was_merged() -> None:
-    """The decisions were made anew without the hold of the rollback, and the error was gone."""
+    """Once, the run decided again without the rollback's hold, and the error was lost."""
     scene, other = two_heads()
     scene.event("web:1.1.0", story=other)
     scene.by_hand("rollback", "web", "0.9.0")

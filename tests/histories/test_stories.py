@@ -1,4 +1,4 @@
-"""What waits on a head branch while other things happen."""
+"""Builds that wait on a head branch while other things happen."""
 
 from dataclasses import replace
 from textwrap import dedent
@@ -21,7 +21,7 @@ STATE = ".image-update/apps/a/argocd_a.state"
 
 
 def test_updates_merged_by_others_are_kept() -> None:
-    """A request of one image never takes another one back, nor its identity."""
+    """A request for one image never reverts another image or its identity."""
     scene = Scene("newest-build")
     scene.event("web:main-1", sequence=1)
     scene.event("api:main-9", sequence=9, story=scene.direct)
@@ -38,7 +38,7 @@ def test_updates_merged_by_others_are_kept() -> None:
 def test_a_rollback_on_the_base_keeps_a_head_branch_that_no_application_names(
     back: str,
 ) -> None:
-    """Anybody who may push the memory branch could have written its list. The next run that names it decides."""
+    """Anyone with push access could have forged its list. The next run that names it decides."""
     scene = Scene()
     scene.event("web:1.1.0", story=scene.direct)
     scene.event("web:1.2.0", "cron:1.2.0")
@@ -81,7 +81,7 @@ def test_a_hold_or_rollback_keeps_the_waiting_update_for_the_release() -> None:
     scene.event("web:1.2.0")
     assert told(scene.by_hand("rollback", "web", FIRST)) == [("web", "1.2.0", "deferred")]
     assert scene.waiting == {"web": FIRST}
-    assert verdicts(scene.event("web:1.1.5")) == ["refuse"]  # it is older than what is remembered
+    assert verdicts(scene.event("web:1.1.5")) == ["refuse"]  # it is older than the remembered build
     scene.branch.merge(HEAD)
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.2.0"}
@@ -101,7 +101,7 @@ def test_a_rollback_without_a_hold_drops_the_waiting_update() -> None:
 
 
 def test_two_applications_can_share_a_head_branch() -> None:
-    """Each run knows one of them only."""
+    """Each run knows only one of them."""
     scene = Scene()
     scene.branch.commit({target("b"): KUSTOMIZATION})
     other = Story(
@@ -126,7 +126,7 @@ def test_two_applications_can_share_a_head_branch() -> None:
     scene.by_hand("hold", "web")
     assert (
         "Application: argocd/b\n" in scene.branch.heads[HEAD].message
-    )  # it still waits, and so does cron
+    )  # b's build still waits, and so does cron
     scene.by_hand("release", "web")
     scene.branch.merge(HEAD)
     assert values_in(scene.branch.files, "b") == {"web": "1.3.0"}
@@ -142,7 +142,7 @@ def test_a_branch_of_another_author_gets_one_additional_commit() -> None:
     assert files["people.yaml"] == "theirs\n"
     assert "later.yaml" not in files
     assert values_in(files)["web"] == "1.1.0"
-    assert verdicts(scene.event("web:1.0.5")) == ["refuse"]  # its own values count
+    assert verdicts(scene.event("web:1.0.5")) == ["refuse"]  # its own values apply
     scene.by_hand("hold", "web")
     assert verdicts(scene.event("web:1.2.0")) == ["defer"]
     assert values_in(scene.branch.heads[HEAD].files)["web"] == "1.1.0"
@@ -187,7 +187,7 @@ def test_a_freeze_on_the_base_applies_to_another_authors_branch() -> None:
 def test_a_rule_on_the_base_applies_to_a_file_that_only_another_branch_has(
     config: str, verdict: str
 ) -> None:
-    """The target is a folder, and the branch has a config of its own without that rule."""
+    """The target is a folder, and the branch's own config lacks that rule."""
     scene = Scene(write_back_target="manifests:/apps/a")
     pod = "kind: Pod\napiVersion: v1\nspec: {containers: [{name: web, image: ghcr.io/acme/web:1.0.0}]}\n"
     scene.branch.commit(
@@ -243,7 +243,7 @@ def test_a_hold_applies_to_another_application_that_writes_the_same_entry(scan: 
     scene = Scene()
     other = shared(scene)
     scene.direct.others = []
-    scene.by_hand("hold", "web")  # nobody names the other Application
+    scene.by_hand("hold", "web")  # the command does not name the other Application
     scene.direct.others = [other.app]
     report = scene.scan("1.1.0") if scan else scene.event("web:1.1.0", "cron:1.1.0")
     held = {
@@ -322,7 +322,7 @@ def test_a_promotion_waits_like_any_other_build() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept() -> None:
-    """Rules refuse it; but it waits because a person wanted it."""
+    """The rules refuse it, but it waits because a person requested it."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "0.9.0")})
     assert verdicts(promote(scene)) == ["refuse"]
@@ -372,7 +372,7 @@ def test_the_atomic_option_changes_no_head_branch_if_one_application_fails() -> 
 
 
 def test_a_hold_takes_effect_even_if_another_run_was_faster() -> None:
-    """That run has read the memory before."""
+    """The other run read the memory before the hold."""
     scene = Scene()
     scene.event("web:1.1.0")
     scene.branch.interrupt = "drop", lambda: scene.event("cron:1.1.0", story=scene.story)
@@ -382,7 +382,7 @@ def test_a_hold_takes_effect_even_if_another_run_was_faster() -> None:
 
 
 def test_the_next_run_completes_a_run_that_was_killed_between_list_and_head_branch() -> None:
-    """Where two branches cannot be pushed together, the list comes first."""
+    """If two branches cannot be pushed together, the list is pushed first."""
 
     class KilledError(Exception):
         pass
@@ -399,14 +399,14 @@ def test_the_next_run_completes_a_run_that_was_killed_between_list_and_head_bran
             scene.event(f"web:{version}")
         assert scene.waiting == before
         assert not scene.branch.lists[HEAD].arrived
-        report = scene.event("web:1.0.5")  # an old pipeline: it takes nothing away
+        report = scene.event("web:1.0.5")  # an old pipeline removes nothing
         assert ("web", version, "waits") in told(report)
         assert scene.waiting == {"web": version}
 
 
 @pytest.mark.parametrize("style", ["merge", "squash"])
 def test_a_merge_is_reported_even_after_a_revert(style: str) -> None:
-    """The branch is there still, and the base now has another version."""
+    """The branch still exists, and the base now has another version."""
     scene = Scene()
     scene.event("web:1.3.0", "api:1.1.0")
     scene.branch.merge(HEAD, keep=True, style=style)
@@ -419,7 +419,7 @@ def test_a_merge_is_reported_even_after_a_revert(style: str) -> None:
 
 
 def test_a_recreated_head_branch_may_be_deleted_again() -> None:
-    """The list says the very same then, and that the branch has arrived."""
+    """The list is then identical, and records that the branch has arrived."""
     scene = Scene()
     for _ in range(2):
         scene.event("web:1.7.0", "api:1.7.0")
@@ -430,7 +430,7 @@ def test_a_recreated_head_branch_may_be_deleted_again() -> None:
 
 
 def test_a_replay_names_the_branch_that_has_the_build_and_the_version_on_the_base() -> None:
-    """A person has pushed to the branch, so its values count."""
+    """A person has pushed to the branch, so its values apply."""
     scene = Scene()
     scene.event("web:1.2.0")
     scene.branch.commit_on(HEAD, {"notes.md": "mine\n"})
@@ -458,7 +458,7 @@ def test_a_replay_of_a_build_that_is_no_longer_proved_is_refused() -> None:
 
 
 def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before() -> None:
-    """It left the list, because the base has a newer one; the person's word counts for that."""
+    """It left the list because the base has a newer version. The person's choice overrides that."""
     scene = Scene()
     scene.event("web:1.4.0")
     scene.write("web", "1.5.0")
@@ -469,7 +469,7 @@ def test_an_older_version_that_a_person_allowed_is_kept_even_if_it_waited_before
 
 
 def test_a_waiting_update_changed_by_another_run_is_reported_as_not_reevaluated() -> None:
-    """The rollback has landed on the base, and nothing that is asked for is left to decide again."""
+    """The rollback has landed on the base, so none of the requested decisions remains open."""
     scene = Scene()
     scene.branch.commit({target("s"): KUSTOMIZATION.replace("1.0.0", "1.3.0")})
     scene.event("cron:1.1.0")
@@ -501,7 +501,7 @@ def test_a_waiting_update_changed_by_another_run_is_reported_as_not_reevaluated(
 
 
 def test_a_promotion_withdrawn_by_its_source_needs_no_proof() -> None:
-    """The run said that it waits as before, and that it was dropped."""
+    """Once, the run reported both that it still waited and that it was dropped."""
     scene = Scene()
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
@@ -539,7 +539,7 @@ def test_a_waiting_build_is_kept_if_the_base_only_reformatted_the_file() -> None
 
 
 def test_a_waiting_build_is_left_undecided_if_the_base_has_another_version() -> None:
-    """Which of both is newer, only its annotations say: neither is lost, and neither wins."""
+    """Only its annotations say which of the two is newer, so neither is lost, and neither wins."""
     scene = Scene()
     story = team(scene)
     scene.event("web:1.1.0", story=story)
@@ -585,7 +585,7 @@ def test_a_waiting_build_stays_listed_if_its_place_in_the_file_is_gone(
 
 
 def signed_but_150(scene: Scene) -> None:
-    """Withdraw the signature of 1.5.0."""
+    """Let every version but 1.5.0 have a signature."""
     good = Proof("signature", "cosign.pub")
     no = Verdict("refuse", "signature", "nobody has signed it")
     scene.story.prove = lambda asked: {
@@ -594,7 +594,7 @@ def signed_but_150(scene: Scene) -> None:
 
 
 def signing(scene: Scene) -> None:
-    """Demand signatures, and know each digest."""
+    """Require signatures, and let the registry know each digest."""
     scene.branch.commit({".image-update/config": SIGNED, "cosign.pub": KEY})
     scene.story.answer = replace(scene.story.answer, digest="sha256:" + "d" * 64)
 
@@ -618,7 +618,7 @@ def test_releasing_an_unproved_build_keeps_the_hold_and_reports_why() -> None:
 
 
 def test_an_unproved_deferred_build_does_not_block_other_builds() -> None:
-    """A freeze has deferred it: nobody has to release anything."""
+    """It was deferred by a freeze, so no release is needed."""
     scene = Scene()
     signing(scene)
     frozen = 'freezes: [{schedule: "* * * * *", duration: 1h, reason: sale}]\n'
@@ -646,7 +646,7 @@ def test_a_newer_deferred_build_is_not_attributed_to_the_promotion() -> None:
 
 
 def test_a_release_ends_a_hold_on_the_base_even_if_a_rollback_waits() -> None:
-    """The next run made the branch again with the hold, as the list did not know of the release."""
+    """Once, the list did not have the release, and the next run restored the hold on the branch."""
     scene = Scene()
     scene.by_hand("rollback", "web", "0.9.0")
     scene.branch.merge(HEAD)
@@ -665,7 +665,7 @@ ALWAYS = Terms(now=NOW, check="always")
 
 
 def always_asked(scene: Scene, *images: str) -> Report:
-    """Send an event in a run that has to ask the registry."""
+    """Send an event in a run that has to query the registry."""
     built = tuple(parse_image(f"ghcr.io/acme/{one}") for one in images)
     return scene.story.run(Job("run", built, SCOPE, ALWAYS, WORDING))
 
@@ -677,7 +677,7 @@ def deferred_by_freeze(scene: Scene, image: str) -> None:
 
 
 def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build() -> None:
-    """It says that it has to run again, so that run must find both."""
+    """The run reports that it must be repeated, and the next run must find both."""
     scene = Scene()
     scene.by_hand("hold", "web")
     scene.event("web:1.5.0")
@@ -693,7 +693,7 @@ def test_a_release_during_a_registry_outage_keeps_the_hold_and_the_waiting_build
     assert scene.waiting == {"web": "1.5.0"}
 
 
-def test_a_deferred_build_that_cannot_be_checked_waits_beside_an_older_build() -> None:
+def test_a_deferred_build_that_cannot_be_checked_stays_deferred_next_to_an_older_build() -> None:
     scene = Scene()
     deferred_by_freeze(scene, "web:1.5.0")
     scene.story.answers = {"1.5.0": DOWN}

@@ -1,8 +1,8 @@
-"""Random histories of two Applications on one head branch and a third on the base, with proofs that come and go.
+"""Random histories of two Applications on a head branch and one on the base, with changing proofs.
 
-`test_histories` has an exact model of one Application. Here the world is larger, and the model is what must never be
-otherwise: nothing leaves the list without a row and a reason, nothing held, refused or unproved is on the head branch,
-and the commit there is the list and nothing else.
+`test_histories` has an exact model of one Application. Here the world is larger, and only
+invariants are checked: no build leaves the list without a row and a reason, no held, refused, or
+unproved build is on the head branch, and the commit there has exactly the changes in the list.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -35,7 +35,7 @@ from task.proof import Proof
 
 ALIASES = ("web", "api")
 WAITING = ("a", "b")  # the Applications whose changes wait on the head branch
-DIRECT = "c"  # the one that is written to the base itself
+DIRECT = "c"  # the Application that is written to the base itself
 NUMBERS = st.integers(1, 6)
 ALIAS = st.sampled_from(ALIASES)
 APP = st.sampled_from((*WAITING, DIRECT))
@@ -65,7 +65,7 @@ def entries_in(files: Mapping[str, str], app: str) -> dict[Entry, dict[str, str]
 
 
 class Teams(RuleBasedStateMachine):
-    """What runs and people may do, and what must be true after each run."""
+    """The actions of runs and people, and what must be true after each run."""
 
     @initialize(atomic=st.booleans())
     def begin(self, atomic: bool) -> None:
@@ -75,7 +75,7 @@ class Teams(RuleBasedStateMachine):
         self.branch.atomic = atomic
         self.said: dict[tuple[str, int], Verdict | TaskError] = {}
         self.held: set[Entry] = set()
-        self.words: set[Entry] = set()  # about whose version a person has had a word
+        self.words: set[Entry] = set()  # versions that a person has decided about
         self.frozen = False
         self.kept = False  # whether a person kept the head branch after its merge
         self.names = 0
@@ -85,7 +85,7 @@ class Teams(RuleBasedStateMachine):
         return Branch(files)
 
     def tell_story(self) -> None:
-        """Read the Applications, as the base is called now."""
+        """Read the Applications, with the current name of the base."""
         apps = [
             application(
                 app,
@@ -112,11 +112,11 @@ class Teams(RuleBasedStateMachine):
     def proof_of(self, build: ListedBuild) -> Proof | Verdict | TaskError:
         return self.proof(parse_image(f"{build.image}:{build.tag}"))
 
-    # What people, pipelines and registries do
+    # What people, pipelines, and registries do
 
     @rule(alias=ALIAS, number=NUMBERS, said=st.sampled_from([None, NO, SILENT]))
     def prove(self, alias: str, number: int, said: Verdict | TaskError | None) -> None:
-        """A signature comes, is withdrawn, or cannot be asked for."""
+        """Add or withdraw a signature, or make it unavailable."""
         self.said.pop((alias, number), None)
         if said:
             self.said[alias, number] = said
@@ -124,7 +124,7 @@ class Teams(RuleBasedStateMachine):
     @precondition(lambda self: self.listed)
     @rule(data=st.data(), said=st.sampled_from([NO, SILENT]))
     def doubt(self, data: st.DataObject, said: Verdict | TaskError) -> None:
-        """The same for a build that waits."""
+        """Withdraw the signature of a waiting build, or make it unavailable."""
         entry = data.draw(st.sampled_from(sorted(self.listed)))
         self.said[entry[1], number_of(self.listed[entry].tag)] = said
 
@@ -135,10 +135,10 @@ class Teams(RuleBasedStateMachine):
 
     @rule(alias=ALIAS, number=NUMBERS, step=STEPS, later=st.booleans())
     def killed(self, alias: str, number: int, step: str, later: bool) -> None:
-        """A run is killed before a push, or before a later one of that kind, and repeated."""
+        """Kill a run before its first or second push of a kind, and repeat it."""
         if self.branch.memory_moves:
-            # A run that dies between the new memory branch and the end of the old one leaves both:
-            # the base of the next name would not know which is meant.
+            # A run that dies after pushing the new memory branch, but before deleting the old one,
+            # leaves both. After another rename, it would be unclear which one is valid.
             step, later = "land", False
 
         def dies() -> None:
@@ -156,7 +156,7 @@ class Teams(RuleBasedStateMachine):
 
     @rule(app=APP, alias=ALIAS, number=NUMBERS)
     def downgrade(self, app: str, alias: str, number: int) -> None:
-        """A person allows an older version."""
+        """Let a person allow an older version."""
         self.words.add((app, alias))
         self.run(lambda: self.send({alias}, number, {app}, downgrade=True))
 
@@ -171,7 +171,7 @@ class Teams(RuleBasedStateMachine):
         self.held -= {(app, alias) for alias in ALIASES}
         report = self.run(lambda: self.by_hand("release", app, ""), released={app})
         for one in report.decisions:
-            # what is behind the hold is not proved, or nobody answers for it: both may stay
+            # the held build is unproved, or its proof is unavailable: hold and build may stay
             if one.verdict == "error" or one.rule == "signature":
                 self.words.add((app, one.subscription.entry.alias))
 
@@ -188,7 +188,7 @@ class Teams(RuleBasedStateMachine):
 
     @rule(app=st.sampled_from(WAITING), alias=ALIAS)
     def promote(self, app: str, alias: str) -> None:
-        """What the Application of the base has is promoted."""
+        """Promote the version of the Application on the base."""
         promotion = Promotion((DIRECT,), (app,), images=(alias,))
         job = Job("promote", (), SCOPE, Terms(now=NOW), WORDING, promotion=promotion)
         self.run(lambda: self.story.run(job))
@@ -196,13 +196,13 @@ class Teams(RuleBasedStateMachine):
 
     @rule()
     def freeze(self) -> None:
-        """A freeze begins, or ends."""
+        """Begin or end a freeze."""
         self.frozen = not self.frozen
         self.branch.commit({".image-update/config": CONFIG + (FREEZE if self.frozen else "")})
 
     @rule(app=APP, alias=ALIAS, number=st.integers(0, 6))
     def edit(self, app: str, alias: str, number: int) -> None:
-        """A person edits the base: a hotfix, or a revert."""
+        """Let a person edit the base: a hotfix, or a revert."""
         values = values_in(self.branch.files, app)
         text = kustomization({**values, alias: f"1.{number}.0"})
         if self.branch.files[target(app)] != text:
@@ -217,10 +217,10 @@ class Teams(RuleBasedStateMachine):
     @precondition(lambda self: HEAD in self.branch.heads)
     @rule()
     def delete(self) -> None:
-        """A person deletes the branch: what the base holds is held again.
+        """Let a person delete the branch: what the base holds is held again.
 
-        Unless no run has seen the branch yet: then the next one takes it for a run that was killed, and
-        makes it again, with its releases.
+        If no run has seen the branch yet, the next run assumes that a run was killed. It creates
+        the branch again, with its releases.
         """
         self.branch.delete(HEAD)
         if self.lists_arrived:
@@ -228,7 +228,7 @@ class Teams(RuleBasedStateMachine):
 
     @rule()
     def rename(self) -> None:
-        """The default branch gets another name."""
+        """Rename the default branch."""
         self.names += 1
         self.branch.rename(f"trunk{self.names}")
         self.tell_story()
@@ -240,7 +240,7 @@ class Teams(RuleBasedStateMachine):
         call: Callable[[], Report],
         released: Collection[str] = (),
     ) -> Report:
-        """Run, and hold what it did against what it says."""
+        """Run, and compare what it did with its report."""
         before, base, absent = self.listed, self.base, HEAD not in self.branch.heads
         report = call()
         if not absent:
@@ -257,7 +257,7 @@ class Teams(RuleBasedStateMachine):
         report: Report,
         released: Collection[str] = (),
     ) -> None:
-        """Each build that is gone has a row and a good reason, and each that stays is where it was."""
+        """Check that removed builds have a row and a good reason, and that the rest are valid."""
         after = self.listed
         rows = {
             (one.application.partition("/")[2], one.alias, one.tag): one for one in report.waiting
@@ -287,7 +287,7 @@ class Teams(RuleBasedStateMachine):
         instead: ListedBuild | None,
         released: Collection[str],
     ) -> bool:
-        """Tell whether there is a reason for a build to leave the list."""
+        """Return whether there is a reason for a build to leave the list."""
         number, on_base = number_of(build.tag), self.base[entry]
         if entry in self.held or entry in self.words or entry[0] in released:
             return True
@@ -300,7 +300,7 @@ class Teams(RuleBasedStateMachine):
         return instead is not None and number_of(instead.tag) > number
 
     def source_is_right(self, app: str, alias: str) -> None:
-        """What waits from a promotion is what its source has."""
+        """Check that a waiting promotion has the version of its source."""
         build = self.listed.get((app, alias))
         if build and build.promoted_from:
             assert number_of(build.tag) == self.base[DIRECT, alias]
@@ -308,11 +308,11 @@ class Teams(RuleBasedStateMachine):
     def has_arrived(
         self, aliases: Collection[str], number: int, apps: Collection[str], report: Report
     ) -> None:
-        """What is good, new, and not held waits after its event, or something newer does."""
+        """Check that a valid new build that is not held waits after its event, or a newer one."""
         unknown = {
             (one.subscription.application.name, one.subscription.entry.alias)
             for one in report.decisions
-            if one.verdict == "error"  # a build that was deferred is newer, and nobody answers
+            if one.verdict == "error"  # a deferred build is newer, and its proof is unavailable
         }
         assert not unknown or SILENT in self.said.values()
         for app in apps or WAITING:
@@ -351,7 +351,7 @@ class Teams(RuleBasedStateMachine):
             if self.lists_arrived and head.message:
                 assert f"Image: {build.image}:{build.tag}" in head.message, (app, alias)
 
-    # How it is done
+    # Helpers
 
     @property
     def lists_arrived(self) -> bool:
@@ -413,7 +413,7 @@ def test_random_histories_of_teams_in_memory_match_the_model() -> None:
 
 
 class TeamsInGit(OnGit, Teams):
-    """The same with a real repository."""
+    """The same histories with a real repository."""
 
 
 @pytest.mark.slow

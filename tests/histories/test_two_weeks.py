@@ -1,4 +1,4 @@
-"""A reviewer's two weeks with one head branch, in a real repository: what waits, what is merged, what is held."""
+"""Two weeks of a reviewer's work with one head branch in a real repository."""
 
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,7 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     scene.event("api:1.1.0")
     assert scene.waiting == {"web": "1.1.0", "api": "1.1.0"}
 
-    # Tuesday: a newer one takes the place of the first. The reviewer squashes and deletes the branch.
+    # Tuesday: a newer build replaces the first. The reviewer squashes and deletes the branch.
     assert told(scene.event("web:1.2.0")) == [
         ("api", "1.1.0", "waits"),
         ("web", "1.1.0", "superseded"),
@@ -26,7 +26,8 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     assert branch.merge(HEAD, style="squash")
     assert scene.base == {"web": "1.2.0", "api": "1.1.0", "cron": FIRST}
 
-    # Wednesday: web fails. Its rollback waits with its hold; cron goes the same way; later builds of web are kept back.
+    # Wednesday: web fails. Its rollback and hold wait on the branch, and so does cron. Later builds
+    # of web are deferred.
     scene.by_hand("rollback", "web", FIRST)
     scene.event("cron:1.1.0")
     assert verdicts(scene.event("web:1.3.0")) == ["defer"]
@@ -35,7 +36,7 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     assert scene.base == {"web": FIRST, "api": "1.1.0", "cron": "1.1.0"}
     assert verdicts(scene.event("web:1.2.0")) == ["refuse"]  # an old pipeline runs again
 
-    # Thursday: the reviewer changes the branch by hand. The next build continues top.
+    # Thursday: the reviewer changes the branch by hand. The next build goes on top.
     scene.event("cron:1.2.0")
     branch.commit_on(HEAD, {"notes.md": "looked at it\n"})
     scene.event("api:1.2.0")
@@ -44,19 +45,19 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     assert scene.base == {"web": FIRST, "api": "1.2.0", "cron": "1.2.0"}
     assert branch.files["notes.md"] == "looked at it\n"
 
-    # Friday: a freeze. What waits may be merged, what is new waits for Monday.
+    # Friday: a freeze begins. Waiting builds may be merged, new builds wait for Monday.
     scene.event("api:1.3.0")
     scene.freeze()
     assert told(scene.event("cron:1.3.0")) == [("api", "1.3.0", "waits")]
     assert scene.waiting == {"api": "1.3.0"}
 
-    # Monday: the freeze has ended. The newest build is written, and with it what was kept back is settled.
+    # Monday: the freeze has ended. The newest build is written, which settles the deferred build.
     scene.freeze(ends=True)
     scene.event("cron:1.4.0")
     assert scene.waiting == {"api": "1.3.0", "cron": "1.4.0"}
-    assert "1.3.0" in str(branch.memory)  # of web, which is held
+    assert "1.3.0" in str(branch.memory)  # the build of web, which is held
 
-    # Tuesday: web is repaired, so its hold ends. Somebody writes a hotfix to the base in the meantime.
+    # Tuesday: web is repaired, so its hold ends. Meanwhile, somebody pushes a hotfix to the base.
     scene.by_hand("release", "web")
     assert scene.waiting == {"web": "1.3.0", "api": "1.3.0", "cron": "1.4.0"}
     scene.write("web", "1.4.0")
@@ -71,11 +72,11 @@ def test_a_head_branch_stays_consistent_over_two_weeks_of_reviews(tmp_path: Path
     assert branch.merge(HEAD, style="fast-forward", keep=True)
     assert scene.base == {"web": "1.4.0", "api": "1.4.0", "cron": "1.2.0"}
 
-    # Thursday: what was kept back comes, on the branch that was left.
+    # Thursday: the deferred build is written to the branch that was kept.
     scene.by_hand("release", "cron")
     assert scene.waiting == {"cron": "1.4.0"}
 
-    # Friday: all is merged. Once the base says itself that web is free, nothing is remembered aside.
+    # Friday: everything is merged. Once the base itself has no hold on web, the memory is empty.
     scene.event("web:1.5.0")
     assert branch.merge(HEAD, style="squash")
     assert scene.base == {"web": "1.5.0", "api": "1.4.0", "cron": "1.4.0"}

@@ -34,7 +34,7 @@ GITHUB = re.compile(r"\$\{\{ *([^}]+?) *\}\}")
 
 
 class Refused(Exception):
-    """The host would not start this."""
+    """The host refuses to start the step."""
 
 
 @cache
@@ -130,7 +130,7 @@ def argo(
     template: str = "",
     path: Path = TEMPLATE,
 ) -> Step:
-    """Return a template that is called by templateRef, or without a name the whole, submitted with these arguments."""
+    """Return a template called by templateRef, or by default the whole manifest as submitted."""
     spec = manifest(path)["spec"]
     templates = {one["name"]: one for one in spec["templates"]}
     submitted = (
@@ -258,7 +258,7 @@ def _last(path: str) -> str:
 
 
 def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every declared parameter with its value, which is given or the default."""
+    """Return every declared parameter with its given value or its default."""
     if unknown := set(given) - {one["name"] for one in declared}:
         raise Refused(f"not declared: {unknown}")
     values = {
@@ -271,7 +271,7 @@ def values_of(declared: Sequence[Mapping[str, Any]], given: Mapping[str, Any]) -
 
 
 def fill(value: Any, pattern: re.Pattern[str], resolve: Resolve) -> Any:
-    """Return a part of a manifest with every reference replaced. A list that is alone becomes several elements."""
+    """Return part of a manifest with replaced references. A lone list becomes several elements."""
     if isinstance(value, Mapping):
         return {key: fill(one, pattern, resolve) for key, one in value.items()}
     if isinstance(value, list | tuple):

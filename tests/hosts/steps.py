@@ -1,6 +1,6 @@
 """One step as a host starts it: with its variables and volumes, run as a container or as a plain process.
 
-Everything that is mounted is below one folder, with the path that it has in the container.
+All mounts are below one folder, at the same paths as in the container.
 """
 
 import os
@@ -24,7 +24,7 @@ class Volume:
 
     files: Mapping[str, str] = field(default_factory=dict)
     secret: bool = False
-    mode: int = 0o777  # of a folder; of a Secret's files
+    mode: int = 0o777  # of the folder, or of a Secret's files
     owner: int = 0
     group: int = 0
     read_only: bool = False
@@ -37,12 +37,12 @@ class Step:
     image: str
     command: Sequence[str]
     env: Mapping[str, str]
-    volumes: Mapping[str, Volume]  # by their path
+    volumes: Mapping[str, Volume]  # by path
     results: Callable[
         [Path], Mapping[str, str]
-    ]  # the results that the host reads from below that folder
-    folder: str = ""  # "" leaves it to the image
-    options: Sequence[str] = ()  # podman's options for its rights
+    ]  # the results that the host reads below that folder
+    folder: str = ""  # "" for the image's default
+    options: Sequence[str] = ()  # podman's options for its privileges
     entrypoint: str | None = None
 
 
@@ -82,7 +82,7 @@ def as_process(step: Step, root: Path) -> Ran:
 
 
 def as_container(step: Step, root: Path, image: str, *options: str) -> Ran:
-    """Run a step in its image. `options` say which user it runs as, because the host chooses that."""
+    """Run a step in its image. `options` set its user, because the host chooses that."""
     lay(step, root)
     argv = argv_of(step, root, image, *options)
     done = subprocess.run(
@@ -127,7 +127,7 @@ def _lay_files(folder: Path, volume: Volume) -> None:
 
 
 def _lay_secret(folder: Path, volume: Volume) -> None:
-    """Write links to links to the files. The pod's group may read them, whatever their mode is."""
+    """Write links to links to the files. The pod's group may read the files in any mode."""
     real = folder / "..2026_01_02_03_04_05.678901234"
     real.mkdir()
     real.chmod(0o755)

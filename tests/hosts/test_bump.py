@@ -1,4 +1,4 @@
-"""One version everywhere: bumped in a copy of the tree, all agrees, and doing it again changes nothing."""
+"""One version everywhere: a bump in a copy of the tree is complete and can be repeated."""
 
 import re
 import shutil
@@ -28,7 +28,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 def texts(root: Path) -> dict[str, str]:
-    """Return every file but the pictures."""
+    """Return the text of every file except the pictures."""
     files = (path for path in sorted(root.rglob("*")) if path.is_file() and path.suffix != ".png")
     return {path.relative_to(root).as_posix(): path.read_text() for path in files}
 

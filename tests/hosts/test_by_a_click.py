@@ -1,4 +1,4 @@
-"""The ready files for a person's click: each command, on each host, from the form to the branch."""
+"""The ready-made files for manual pipelines: each command on each host, from form to branch."""
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -98,7 +98,7 @@ HOSTS: dict[str, Callable[[str, Form, str], Step]] = {
 
 
 class Scene:
-    """A GitOps repository that has its Applications itself, and web at its second version."""
+    """A GitOps repository that includes its own Applications, with web at its second version."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.folder, self.host, self.count = folder, host, 0
@@ -141,7 +141,7 @@ def test_each_command_works_from_the_form_of_each_host(scene: Scene) -> None:
     } == dict.fromkeys(FORMS, (0, "updated")), [ran.stderr for ran in done.values()]
     assert (scene.tag("web"), scene.tag("other")) == ("1.0.0", "1.0.0")
     log = git(scene.repo, "log", "--format=%B", "main")
-    assert log.count("by ann") == 3  # rollback, hold and release name who held it
+    assert log.count("by ann") == 3  # rollback, hold, and release name the person
     assert len({ran.results["commit"] for ran in done.values()}) == len(FORMS)
 
 
@@ -160,7 +160,7 @@ def test_a_mistyped_tag_is_not_written_if_no_registry_answers(
 def test_typed_text_is_never_executed(scene: Scene) -> None:
     words = (
         HOSTILE.replace("{{=1+1}} ", "") if scene.host == "argo" else HOSTILE
-    )  # Argo computes that itself
+    )  # Argo computes this itself
     done = scene.click("hold", names="web", reason=words)
     if "{{" in words:
         assert (done.code, "the pipeline did not replace {{=1+1}}" in done.results["message"]) == (
@@ -185,13 +185,13 @@ def test_typed_names_are_never_read_as_options(scene: Scene, names: str) -> None
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_a_field_of_another_command_is_refused(scene: Scene) -> None:
+def test_a_field_for_another_command_is_refused(scene: Scene) -> None:
     ran = (
         scene.click("hold", names="web", reason="x", discard="true")
         if scene.host != "gitlab"
         else None
     )
-    if ran:  # GitLab's jobs pass only what they take
+    if ran:  # GitLab's jobs pass only their own parameters
         assert (ran.code, "discard: not a parameter of hold" in ran.results["message"]) == (
             2,
             True,
@@ -200,7 +200,7 @@ def test_a_field_of_another_command_is_refused(scene: Scene) -> None:
 
 @pytest.mark.parametrize("field", ["reason", "by"])
 def test_a_secret_in_a_reason_is_not_committed(field: str) -> None:
-    """In GitLab, `$NAME` in what a person types is replaced by the variable."""
+    """GitLab replaces `$NAME` in a person's input with the variable."""
     env = {
         "IMAGE_UPDATE_GIT_TOKEN": TOKEN,
         "IMAGE_UPDATE_GIT_CREDENTIALS_URL": "https://git.example.com/",

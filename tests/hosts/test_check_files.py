@@ -1,6 +1,6 @@
-"""The ready files for a required check: each event of each host, from the request to the exit code.
+"""The ready-made files for a required check: each event of each host, from request to exit code.
 
-The checkouts are those of the hosts: one commit, without a branch, and without the base.
+The checkouts are like those of the hosts: one commit, without a branch, and without the base.
 """
 
 import json
@@ -32,7 +32,7 @@ def github(scene: Scene, event: Mapping[str, Any], sha: str, name: str) -> Ran:
     (workflow,) = documents(GITHUB_FILE)
     assert name in workflow[True]
     (step,) = (one for one in maps(workflow) if "argocd-image-update/" in one.get("uses", ""))
-    context = {"github.event_name == 'pull_request'": "false"}  # no API answers here
+    context = {"github.event_name == 'pull_request'": "false"}  # no API is available here
     root = scene.checkout("/github/workspace", sha)
     environ = {
         "GITHUB_EVENT_PATH": "/github/workflow/event.json",
@@ -54,7 +54,7 @@ def pull_request(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def merge_group(scene: Scene, head: str, base: str = "main") -> Ran:
-    """The queue's commit is on what is queued before, and no branch that the host shows has it."""
+    """Run on a commit of the queue, on top of earlier changes and on no visible branch."""
     group = {
         "base_sha": git(scene.repo, "rev-parse", base),
         "base_ref": "refs/heads/main",
@@ -110,14 +110,14 @@ def merge_train(scene: Scene, head: str, base: str = "main") -> Ran:
 
 
 def gitea(scene: Scene, head: str) -> Ran:
-    """Gitea's runner gives the step the variables of GitHub's, and the head's commit as SHA."""
+    """Run like Gitea's runner: GitHub's variables, with the head's commit as SHA."""
     (workflow,) = documents(GITEA_FILE)
     (step,) = (one for one in maps(workflow) if "docker://" in one.get("uses", ""))
     root = scene.checkout("/github/workspace", head)
     event = {"pull_request": {"base": {"ref": "main"}, "head": {"sha": head}}}
     environ = {
         **{name: text for name, text in step["env"].items() if "${{" not in text},
-        "IMAGE_UPDATE_COMMENT": "false",  # no API answers here
+        "IMAGE_UPDATE_COMMENT": "false",  # no API is available here
         "GITHUB_EVENT_PATH": "/github/workflow/event.json",
         "GITHUB_REPOSITORY": "acme/gitops",
         "GITHUB_SHA": head,
@@ -192,7 +192,7 @@ def test_a_hold_added_to_the_base_later_fails_the_check(scene: Scene, host: str)
 def test_a_hold_in_an_earlier_queued_change_fails_the_check(
     scene: Scene, host: str, queue: Callable[[Scene, str, str], Ran]
 ) -> None:
-    """The request before this one holds the image. It is not in the branch yet."""
+    """An earlier request in the queue holds the image. It is not merged yet."""
     git(scene.repo, "branch", "queued", "main")
     commit(scene.repo, {STATE: HELD}, "queued")
     head = scene.change(AGREED, start="queued")
@@ -227,7 +227,7 @@ def test_a_merge_queue_of_another_branch_is_checked_for_that_branch(scene: Scene
 )
 def test_the_check_writes_nothing_to_the_repository(scene: Scene, host: str, version: str) -> None:
     head = scene.change(version)
-    HOSTS[host](scene, head)  # the host makes its own merge here
+    HOSTS[host](scene, head)  # here, the host makes its own merge commit
     before = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
     HOSTS[host](scene, head)
     after = [git(scene.repo, "for-each-ref"), git(scene.repo, "count-objects", "-v")]
@@ -244,7 +244,7 @@ def test_a_change_without_tracked_versions_passes_the_check(scene: Scene, host: 
 
 
 def tekton(scene: Scene, head: str) -> Ran:
-    """A host without variables of its own: base and head are parameters, and there is no checkout."""
+    """Run on a host without its own variables: base and head are parameters, without a checkout."""
     given = {
         "command": "check",
         "base": "main",
@@ -281,7 +281,7 @@ def test_tekton_and_argo_pipelines_name_both_commits_explicitly(
 def test_the_job_token_fetches_commits_missing_from_the_checkout(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The repository is private, and the checkout has kept no login."""
+    """The repository is private, and the checkout did not keep its login."""
     served = certificate(tmp_path)
     monkeypatch.setenv("IMAGE_UPDATE_CA_FILE", str(served[0]))
     with git_server(tmp_path, served) as server:
@@ -305,7 +305,7 @@ def test_a_job_for_a_push_fails_without_a_base(scene: Scene) -> None:
 def test_a_pull_request_from_a_fork_fails_if_a_secret_is_missing(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The registry wants a login that a fork's request does not get, or is out of its reach."""
+    """The registry needs a login that a fork's request does not get, or is unreachable for it."""
     monkeypatch.setenv("IMAGE_UPDATE_REGISTRY_CHECK", "always")
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     ran = pull_request(scene, scene.change(AGREED))

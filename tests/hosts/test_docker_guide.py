@@ -1,7 +1,7 @@
-"""The guide for systems that run `docker`: its scripts, taken from the page and run with the image that is built here.
+"""The guide for systems that run `docker`: its scripts run with the image that is built here.
 
-The systems are not here. What they do with a script stands in their documentation (November 2026): which shell runs it,
-what becomes a variable of a later step, and what its exit code means.
+The systems themselves are not used. Their documentation (November 2026) describes which shell runs
+a script, what becomes a variable of a later step, and what its exit code means.
 """
 
 import os
@@ -33,19 +33,19 @@ FILES = {"apps/web/kustomization.yaml": "images:\n- name: ghcr.io/acme/web\n  ne
 
 
 class System(NamedTuple):
-    """A CI system: the script of its first step, and what its second one prints."""
+    """A CI system: the script of its first step, and the output of its second step."""
 
     script: str
     shell: tuple[str, ...]
-    variables: Mapping[str, str]  # as the system sets them; the page's own besides
+    variables: Mapping[str, str]  # set by the system or on the page
     later: Callable[
         [Path, str], tuple[str, Mapping[str, str]]
     ]  # (folder, stdout) → the next step's script and variables
-    run: str  # the link to the run that stands in the commit
+    run: str  # the link to the run in the commit
 
 
 def shown(heading: str) -> str:
-    """The block below a heading."""
+    """Return the code block below a heading."""
     (block,) = blocks(PAGE.partition(f"\n## {heading}\n")[2].partition("\n## ")[0])
     return block.code
 
@@ -166,7 +166,7 @@ class Step(NamedTuple):
 def step(
     system: System, folder: Path, docker: str, server: str = SERVER, image: str = IMAGE
 ) -> Step:
-    """The first step of a pipeline, with a `docker` that is this shell script."""
+    """Run the first step of a pipeline with this shell script as `docker`."""
     (folder / "bin").mkdir()
     (folder / "bin/docker").write_text(f"#!/bin/sh\n{docker}\n", encoding="utf-8")
     (folder / "bin/docker").chmod(0o755)
@@ -188,7 +188,7 @@ def step(
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
-    """A Git server that asks for the token; its repository holds the Application as well."""
+    """Yield a Git server that requires the token. Its repository includes the Application."""
     (tmp_path / "served").mkdir()
     with git_server(tmp_path / "served") as serving:
         serving.logins = {"x-access-token": TOKEN}

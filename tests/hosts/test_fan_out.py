@@ -1,4 +1,4 @@
-"""One run for each repository that `plan` lists (Argo's withParam, a matrix of GitHub)."""
+"""One run for each repository that `plan` lists (Argo's withParam, GitHub's matrix)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The guides of the hosts, as somebody follows them who copies what the page shows: it is known there, and it runs."""
+"""The hosts' guides: their copied YAML uses only known parameters and results, and it runs."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -31,14 +31,14 @@ TOKEN = "token-of-the-page"
 
 
 def shown(page: Path) -> Iterator[Any]:
-    """The YAML that a page shows."""
+    """Yield the YAML documents on a page."""
     for one in blocks(page.read_text(encoding="utf-8")):
         if one.language == "yaml":
             yield from yaml.safe_load_all(one.code)
 
 
 class Use(NamedTuple):
-    """A place where a page uses ours."""
+    """A place where a page uses our files."""
 
     host: str
     page: str
@@ -105,7 +105,7 @@ def test_pages_read_only_existing_results() -> None:
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[GitServer]:
-    """A Git server with the repositories that the guides name; each holds its Application."""
+    """Yield a Git server with the repositories in the guides. Each includes its Application."""
     folder = tmp_path / "served"
     with git_server(folder) as serving:
         for name, apps in (
@@ -131,7 +131,7 @@ def landed(server: GitServer, name: str) -> bool:
 
 
 def filled(value: Any, words: Mapping[str, str]) -> Any:
-    """What the host makes of a part of the page."""
+    """Return part of a page with its references replaced, as on the host."""
     if isinstance(value, Mapping):
         return {key: filled(one, words) for key, one in value.items()}
     if isinstance(value, list):
@@ -191,7 +191,7 @@ def test_the_argo_workflows_guide_updates_the_application(
 
 
 def test_argo_workflows_keeps_a_report_only_on_request(tmp_path: Path) -> None:
-    """Whatever becomes of the run: a plain installation has nowhere to keep the artifact."""
+    """This applies to every outcome: a default installation cannot store the artifact."""
     wanted, plain = (
         runners.argo({"image": "x:1", "report": text}, template="update")
         for text in ("true", "false")
@@ -199,7 +199,7 @@ def test_argo_workflows_keeps_a_report_only_on_request(tmp_path: Path) -> None:
     kept = [
         as_process(step, tmp_path / name) for step, name in ((wanted, "wanted"), (plain, "plain"))
     ]
-    assert [one.code for one in kept] == [2, 2]  # no source of Applications
+    assert [one.code for one in kept] == [2, 2]  # there is no source of Applications
     assert (tmp_path / "wanted/out/report.json").exists()
     assert not (tmp_path / "plain/out/report.json").exists()
 
@@ -218,7 +218,7 @@ def test_the_github_actions_guide_updates_the_application(
     (update,) = (one for one in maps(page) if one.get("id") == "update")
     host = {
         "GITHUB_SERVER_URL": server.url.rstrip("/")
-    }  # the token goes there, as no other place is named
+    }  # the token is for this server, as no other is named
     done = ran(runners.github(filled(update["with"], words), Volume(), host), tmp_path)
     assert landed(server, "acme/gitops")
     summary = (tmp_path / "root/github/file_commands/step_summary_1").read_text()

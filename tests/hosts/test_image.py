@@ -1,4 +1,4 @@
-"""The image, built from the Dockerfile: what is in it, and how it behaves as the first process of a container."""
+"""The image built from the Dockerfile: its content, and its behavior as a container's process 1."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from scripts import containers
 from task import __version__
 from task.ci.publish import NAMES
 
-# What can be read off
+# What can be checked without the image
 
 
 def test_hadolint_finds_no_problems_in_the_dockerfile() -> None:
@@ -45,7 +45,7 @@ def test_the_base_image_is_pinned_and_replaceable() -> None:
 
 
 def test_renovate_updates_the_digest_of_the_base_image() -> None:
-    """Renovate reads the default of an ARG that a FROM names; Dependabot does not, and keeps the actions."""
+    """Renovate reads the default of an ARG in a FROM. Dependabot does not: it updates actions."""
     renovate = json.loads((ROOT / ".github/renovate.json").read_text(encoding="utf-8"))
     assert renovate["enabledManagers"] == ["dockerfile"]
     assert renovate["dockerfile"]["pinDigests"] is True
@@ -57,7 +57,7 @@ def test_renovate_updates_the_digest_of_the_base_image() -> None:
 
 
 def shell(image: str, script: str, *options: str) -> str:
-    """What a script says in the container, for a user without a name and with a read-only root."""
+    """Return a script's output in the container, for a user without a name and a read-only root."""
     nobody = (*STRANGER, "--entrypoint=/bin/sh")
     return said(*containers.run(image, *nobody, *options, command=("-c", script)))
 
@@ -108,7 +108,7 @@ def test_the_image_contains_the_programs_that_a_run_may_start(runtime: str) -> N
 
 @real
 def test_the_image_is_only_slightly_larger_than_its_base(runtime: str) -> None:
-    """The base is as lean as the official slim image: no perl, no documentation, no bytecode."""
+    """The base is as small as the official slim image: no perl, no documentation, no bytecode."""
     assert containers.size(runtime) - containers.size(containers.BASE) < 130_000_000
     found = shell(
         runtime,
@@ -118,7 +118,7 @@ def test_the_image_is_only_slightly_larger_than_its_base(runtime: str) -> None:
     )
     assert found.startswith(
         "git-remote-http\ngit-remote-https\nPackage: git\nVersion: "
-    )  # scanners read the latter
+    )  # scanners read the second file
 
 
 @real
@@ -152,20 +152,22 @@ def test_a_user_without_a_name_can_write_to_the_home_folder(runtime: str) -> Non
 @real
 @pytest.mark.parametrize("user", ["65532:0", f"{OPENSHIFT}:0"])
 def test_the_container_stops_at_once_on_a_signal(runtime: str, tmp_path: Path, user: str) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:  # takes the connection, and says nothing
+    with socket.create_server(
+        ("127.0.0.1", 0)
+    ) as server:  # accepts the connection, and sends nothing
         stalled = f"https://127.0.0.1:{server.getsockname()[1]}/repo.git"
         apps = json.dumps({"kind": "List", "items": [application("web", stalled)]})
         given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
         step = runners.tekton(given, {"source": Volume({APPLICATIONS: apps})})
         code = stopped(step, tmp_path, runtime, user, server)
     told = step.results(tmp_path)
-    assert code == 143  # before the server has said a word
+    assert code == 143  # before the server sent anything
     assert set(told) == set(NAMES)
     assert (told["status"], told["updated"]) == ("failed", "false")
 
 
 def stopped(step: Step, root: Path, image: str, user: str, server: socket.socket) -> int:
-    """The exit code after SIGTERM, which comes while the run waits for the server."""
+    """Return the exit code after a SIGTERM that arrives while the run waits for the server."""
     name = f"image-update-{os.urandom(4).hex()}"
     lay(step, root)
     argv = argv_of(step, root, image, f"--user={user}", "--passwd=false", f"--name={name}")

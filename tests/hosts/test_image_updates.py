@@ -1,4 +1,4 @@
-"""A real update over ssh and over https, by the image, under each host's rules, against real servers."""
+"""Real updates by the image over ssh and https, under each host's rules, against real servers."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from task.ci.publish import NAMES
 
 
 class Scene(NamedTuple):
-    """A repository on both servers, and what opens them."""
+    """A repository on both servers, and their credentials."""
 
     repo: Path
     ssh: Sshd
@@ -61,7 +61,7 @@ def applications(scene: Scene, way: str) -> Volume:
 
 
 def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step:
-    """Workspaces that are Secrets; `group` is the pod's fsGroup."""
+    """Return a step with Secrets as workspaces. `group` is the pod's fsGroup."""
     secret = Volume(secret=True, mode=mode, read_only=True)
     bound = {"source": applications(scene, way)}
     if way == "ssh":
@@ -75,7 +75,7 @@ def tekton(scene: Scene, way: str, *, mode: int = 0o644, group: int = 0) -> Step
 
 
 def tekton_home(scene: Scene, way: str) -> Step:
-    """Credentials that Tekton put into the home, for the ServiceAccount's Secrets; no workspace but the manifests."""
+    """Return a step with credentials that Tekton put into the home, not into a workspace."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     step = runners.tekton(given, {"source": applications(scene, way)})
     files = {f".ssh/{name}": text for name, text in scene.ssh_secret().items()}
@@ -127,7 +127,7 @@ def github(scene: Scene, way: str) -> Step:
 
 
 def gitlab(scene: Scene, way: str) -> Step:
-    """Secrets are variables of the project; certificate authorities are in a variable of the type file."""
+    """Return a step with secrets in project variables, and a CA bundle in a file variable."""
     given = {"image": f"{WEB}:1.1.0", "applications": APPLICATIONS}
     files = {**applications(scene, way).files, "ca.pem": scene.web.ca.read_text()}
     if way == "ssh":
@@ -143,7 +143,7 @@ def gitlab(scene: Scene, way: str) -> Step:
 
 
 def tekton_secret(scene: Scene, way: str) -> Step:
-    """No workspace for credentials, but a Secret that variables are taken from."""
+    """Return a step with variables from a Secret, and without a workspace for credentials."""
     spec = runners.manifest(runners.TASK)["spec"]
     (name,) = (one["default"] for one in spec["params"] if one["name"] == "secret")
     given: dict[str, Any] = {
@@ -162,12 +162,12 @@ def tekton_secret(scene: Scene, way: str) -> Step:
 
 
 class Rules(NamedTuple):
-    """How a host starts it, and who it makes it run as."""
+    """How a host starts the image, and the user that it runs as."""
 
     start: Callable[[Scene, str], Step]
     options: tuple[str, ...] = (
         "--passwd=false",
-    )  # Kubernetes and Docker add no entry for a stranger
+    )  # Kubernetes and Docker add no entry for an unknown user
 
 
 HOSTS: Mapping[str, Rules] = {
@@ -186,7 +186,7 @@ HOSTS: Mapping[str, Rules] = {
 
 
 def made_for(step: Step) -> str:
-    """The stage of the Dockerfile that is published under the name in the manifest."""
+    """Return the stage of the Dockerfile that is published under the name in the manifest."""
     return "action" if step.image.endswith("-action") else "runtime"
 
 
@@ -215,7 +215,7 @@ def test_the_image_makes_an_update_over_ssh_and_https_on_each_host(
 def test_files_for_github_keep_the_owner_of_the_runner(
     built: Callable[[str], str], scene: Scene, tmp_path: Path
 ) -> None:
-    """The runner reads and removes them as another user."""
+    """The runner reads and removes these files as another user."""
     step = github(scene, "https")
     as_container(step, tmp_path, built(made_for(step)))
     found = {path for path in tmp_path.rglob("*") if path.is_file()}
@@ -257,5 +257,5 @@ def signing_key(folder: Path, form: str, scene: Scene) -> str:
     try:
         said(*gpg, "--quick-generate-key", "Tests <tests@example.com>", "ed25519", "sign", "never")
         return said(*gpg, "--armor", "--export-secret-keys")
-    finally:  # the agent that gpg has started
+    finally:  # stop the agent that gpg started
         said("gpgconf", "--homedir", str(home), "--kill", "all")

@@ -1,4 +1,4 @@
-"""The manifests of the hosts: valid, complete, and in step with the command's options and results."""
+"""The hosts' manifests: valid, complete, and consistent with the command's options and results."""
 
 import json
 import re
@@ -23,7 +23,7 @@ from task.option import PARAMETER_PREFIX
 
 TASK, STEP_ACTION, TEMPLATE, ACTION = table.TASK, table.STEP_ACTION, table.TEMPLATE, table.ACTION
 MANIFESTS = {"tekton": TASK, "stepaction": STEP_ACTION, "argo": TEMPLATE, "github": ACTION}
-GIVEN = table.secrets()  # the other variables with secrets are those of CI systems
+GIVEN = table.secrets()  # other variables with secrets belong to CI systems
 # What a host adds to the table.
 OWN = {
     "tekton": {"secret", "user-home"},
@@ -56,7 +56,7 @@ def leaf() -> Any:
 
 
 def parameters(host: str) -> dict[str, str | None]:
-    """Declared parameters and their defaults; `None` for a required one."""
+    """Return declared parameters and their defaults, which are `None` for required ones."""
     if host in ("tekton", "stepaction"):
         return {one["name"]: one.get("default") for one in load(MANIFESTS[host])["spec"]["params"]}
     if host == "argo":
@@ -65,7 +65,7 @@ def parameters(host: str) -> dict[str, str | None]:
 
 
 def declared(path: Path) -> dict[str, Any]:
-    """Return everything that a form asks for, by name."""
+    """Return all fields of a form, by name."""
     document = next(yaml.safe_load_all(path.read_text(encoding="utf-8")))
     spec = document.get("spec", document)
     if "templates" in spec:
@@ -127,7 +127,7 @@ def test_each_manifest_is_generated_from_the_table(path: Path, text: str) -> Non
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_the_parameters_and_defaults_of_a_form_match_the_table(host: str) -> None:
-    """Typer says which options a command has; the table asks the records."""
+    """The options of a command come from Typer, and those in the table from the records."""
     words = table.HOSTS[MANIFESTS[host]]
     own = {name: value or "" for name, value in parameters(host).items() if name not in OWN[host]}
     assert own == {one.name: one.default for one in table.of_host(words)}
@@ -144,7 +144,7 @@ def test_a_form_is_small_enough_for_dashboards(path: Path) -> None:
 
 @pytest.mark.parametrize("path", table.HOSTS, ids=lambda path: path.stem)
 def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> None:
-    """An option that is not a parameter is called --name, and goes through the parameter options."""
+    """An option that is not a parameter is written --name, and passed in the parameter options."""
     for name, one in declared(path).items():
         named = re.findall(r"--([a-z-]+)( \(in options\))?", str(one.get("description", "")))
         assert not [flag for flag, _ in named if flag in table.FORM]
@@ -152,7 +152,7 @@ def test_descriptions_refer_to_parameters_and_options_correctly(path: Path) -> N
 
 
 def test_tekton_passes_the_options_as_arguments() -> None:
-    """An array can be in no variable."""
+    """A variable cannot contain an array."""
     for host in ("tekton", "stepaction"):
         assert container(host)["args"] == ["$(params.command)", form.MARK, "$(params.options[*])"]
 
@@ -172,12 +172,12 @@ def test_common_parameters_have_the_same_names_on_every_host(path: Path) -> None
     assert said.startswith(
         "Where to read Applications from: cluster, argocd, a file or folder of manifests, or REPO//PATH?ref=REF."
     )
-    assert "stdin" not in said  # no host gives a step any
+    assert "stdin" not in said  # no host gives a step any stdin
 
 
 @pytest.mark.parametrize("host", MANIFESTS)
 def test_every_parameter_has_its_own_variable(host: str) -> None:
-    """A variable that a whole pipeline sets has another name, so it is never taken for a parameter."""
+    """Variables of a whole pipeline have other names, so they are never mistaken for parameters."""
     found = {
         name: value
         for name, value in environment(host).items()
@@ -185,7 +185,7 @@ def test_every_parameter_has_its_own_variable(host: str) -> None:
     }
     own = {*OWN[host], "command"}
     if host in ("tekton", "stepaction"):
-        own.add("options")  # an array, which is handed over as arguments
+        own.add("options")  # an array, which is passed as arguments
     variables = {
         PARAMETER_PREFIX + name.upper().replace("-", "_"): name
         for name in parameters(host)
@@ -198,7 +198,7 @@ def test_every_parameter_has_its_own_variable(host: str) -> None:
 
 @pytest.mark.parametrize("host", ["tekton", "stepaction", "argo"])
 def test_no_parameter_can_expand_a_secret(host: str) -> None:
-    """The kubelet replaces $(NAME) in the value of a variable, if NAME is a variable before it."""
+    """The kubelet replaces $(NAME) in a variable's value if NAME is an earlier variable."""
     names = [one["name"] for one in container(host)["env"]]
     last = max(number for number, name in enumerate(names) if name.startswith(PARAMETER_PREFIX))
     assert min(names.index(name) for name in GIVEN.values()) > last
@@ -261,7 +261,7 @@ def test_github_accepts_every_secret_as_an_input() -> None:
 
 
 def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
-    """Return the pod as the host completes it: its own containers, from an image of root, have this security context.
+    """Return the pod as completed by the host, whose root containers have this security context.
 
     Compared with Argo Workflows 4.1 (`newExecContainer`: `executor.securityContext` of the controller's ConfigMap) and
     Tekton Pipelines 1.15 (`set-security-context`).
@@ -284,7 +284,7 @@ def pod(host: str, hosts_own: Mapping[str, Any]) -> Any:
 
 
 def effective(pod: Any) -> dict[str, Mapping[str, Any]]:
-    """Return each container's security context, with what it takes over from the pod."""
+    """Return each container's security context, with the values inherited from the pod."""
     inherited = {key: value for key, value in pod["securityContext"].items() if key != "fsGroup"}
     return {
         one["name"]: {"runAsUser": one["user"], **inherited, **one["securityContext"]}
@@ -361,13 +361,13 @@ def test_argo_retries_temporary_failures() -> None:
 
 
 def test_locks_and_timeouts_are_left_to_the_caller() -> None:
-    """A lock would be held all through `--wait`; a limit of ours would be shorter than somebody's `wait-timeout`."""
+    """A lock would be held during `--wait`. A limit might be shorter than a `wait-timeout`."""
     assert not leaf().keys() & {"synchronization", "activeDeadlineSeconds", "timeout"}
     assert "timeout" not in load(TASK)["spec"]["steps"][0]
 
 
 def test_argo_declares_the_report_artifact_as_optional() -> None:
-    """Argo fails a step whose artifact it cannot keep, and a plain installation has no artifact repository."""
+    """Argo fails a step whose artifact it cannot store, as on an installation without a repository."""
     assert parameters("argo")["report"] == "false"
     (artifact,) = leaf()["outputs"]["artifacts"]
     assert artifact["optional"] is True

@@ -1,4 +1,4 @@
-"""What the shipped RBAC manifests grant is what the step needs: no request is denied, no grant is left over."""
+"""The shipped RBAC manifests grant what the step needs: no request is denied, no grant unused."""
 
 import copy
 import re
@@ -76,7 +76,7 @@ def account(api: KubernetesApi) -> Kubernetes:
 
 
 def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
-    """Everything that the step does with a cluster."""
+    """Do everything that the step does with a cluster."""
     kubernetes, done = account(api), []
     for found in ClusterManifests(
         kubernetes, prefix=PREFIX, narrow=Narrow(namespaces=namespaces)
@@ -99,7 +99,7 @@ def the_work(api: KubernetesApi, namespaces: tuple[str, ...]) -> list[str]:
 
 
 def credentials(api: KubernetesApi) -> None:
-    """What Argo CD's own credentials take."""
+    """Make the requests for Argo CD's own credentials."""
     kubernetes = account(api)
     list(
         kubernetes.list(
@@ -144,7 +144,7 @@ def test_credentials_of_argo_cd_are_granted_by_a_separate_file(
 
 
 def pods(api: KubernetesApi) -> None:
-    """What tells why pods do not start."""
+    """Make the request that finds out why pods do not start."""
     list(account(api).list(client.PODS, "web", full=True))
 
 
@@ -152,7 +152,7 @@ def pods(api: KubernetesApi) -> None:
 def test_a_whole_run_needs_only_the_shipped_roles(
     api: KubernetesApi, tmp_path: Path, host: str
 ) -> None:
-    """Finding, credentials, live write-back, Events and a refresh, by the command itself."""
+    """The command itself makes all requests: discovery, credentials, patches, Events, refreshes."""
     api.rules = [*manifests(host, "namespace"), *manifests(host, "credentials")]
     repo = runs.repository(tmp_path, "git")
     api.add(APPLICATIONS, clusters.full_application("git", repo), clusters.live_app("live"))
@@ -194,7 +194,7 @@ def test_the_kustomize_base_can_be_used_in_other_namespaces_as_the_guide_shows(
 
 
 def grants(rules: list[dict[str, Any]]) -> Iterator[tuple[str, list[dict[str, Any]]]]:
-    """Each verb on each resource, and the manifests without it."""
+    """Yield each verb on each resource, and the manifests without it."""
     for at, document in enumerate(rules):
         for index, rule in enumerate(document.get("rules", ())):
             for verb in rule["verbs"]:

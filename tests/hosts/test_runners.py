@@ -1,4 +1,4 @@
-"""Whole runs by the shipped manifests, as each host starts them: every parameter arrives, every result is written."""
+"""Whole runs with the shipped manifests on each host: parameters arrive, results are written."""
 
 import json
 import re
@@ -63,7 +63,7 @@ HOSTS: dict[str, Start] = {
     "github": github,
     "gitlab": gitlab,
 }
-# What the host keeps for itself: the place in a pipeline.
+# Parameters for the host itself: the place in a pipeline.
 ASIDE = {"gitlab": {"job-name", "stage"}}
 ALL = pytest.mark.parametrize("host", HOSTS)
 FEW = pytest.mark.parametrize(
@@ -82,7 +82,7 @@ BAD = at(live(), "OutOfSync", "Healthy", operation=operated("Failed", message="n
 
 
 def secrets(given: Mapping[str, str]) -> runners.Secrets:
-    """A namespace in which every Secret exists that a parameter names, with every key that is asked for."""
+    """Return a namespace with every Secret that a parameter names, with every requested key."""
     asked = "".join(path.read_text() for path in (TASK, TEMPLATE))
     keys = dict.fromkeys(re.findall(r"\bkey: ([\w.-]+)", asked), "text")
     return {
@@ -102,7 +102,7 @@ def leaf() -> Any:
 
 
 def declared(host: str) -> dict[str, Any]:
-    """The parameters and their defaults."""
+    """Return the parameters and their defaults."""
     if host == "argo":
         return {one["name"]: one.get("value") for one in leaf()["inputs"]["parameters"]}
     if host == "gitlab":
@@ -113,7 +113,7 @@ def declared(host: str) -> dict[str, Any]:
 
 
 def results(host: str) -> set[str]:
-    """The results that the manifest promises."""
+    """Return the names of the results that the manifest declares."""
     if host == "argo":
         return {one["name"] for one in leaf()["outputs"]["parameters"]}
     if host == "gitlab":
@@ -128,7 +128,7 @@ def path_of(host: str) -> Path:
 
 
 def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
-    """What a person fills in: parameters, and in `options` what has none."""
+    """Return the fields of a form. Options without a parameter are in `options`."""
     known = declared(host)
     moved = {name_of(one) for one in all_options()} - {*table.FORM, *known}
     flags = {name_of(one) for one in all_options() if getattr(one, "is_flag", False)}
@@ -145,7 +145,7 @@ def in_the_form(host: str, given: Mapping[str, str]) -> dict[str, Any]:
 
 
 class Scene:
-    """A repository with one Application, and a run of it by a host."""
+    """A repository with one Application, and a host that runs an update of it."""
 
     def __init__(self, folder: Path, host: str) -> None:
         self.folder, self.host, self.count = folder, host, 0
@@ -176,7 +176,7 @@ def scene(tmp_path: Path, host: str) -> Scene:
 
 
 def complete(scene: Scene, ran: Ran) -> Mapping[str, str]:
-    """The results, after everything was checked that holds on every exit."""
+    """Return the results after checking everything that holds for every exit code."""
     assert set(ran.results) == results(scene.host), ran.stderr
     assert sum(len(name) + len(value.encode()) for name, value in ran.results.items()) < 2048
     assert isinstance(json.loads(ran.results["applications"]), list)
@@ -244,7 +244,7 @@ def test_every_parameter_reaches_the_step(host: str) -> None:
 
 
 def another(host: str, name: str) -> Any:
-    """A value that is not the default; one of those that GitLab lets through, or the switch knows."""
+    """Return a valid value that is not the default."""
     choices = documents()[0]["spec"]["inputs"][name].get("options") if host == "gitlab" else None
     if isinstance(declared(host)[name], list):
         return [f"--mark-of={name}"]
@@ -254,7 +254,7 @@ def another(host: str, name: str) -> Any:
 
 
 def started(host: str, given: Mapping[str, str]) -> Step:
-    """What the host starts; without that which reads the results, as functions are never equal."""
+    """Return the step that the host starts, without its reader of results, as functions differ."""
     return replace(HOSTS[host](given, ""), results=nothing)
 
 
@@ -282,7 +282,7 @@ def test_a_plan_writes_nothing_to_the_repository(scene: Scene) -> None:
 
 @FEW
 def test_rollback_hold_and_release_each_make_one_commit_with_literal_text(scene: Scene) -> None:
-    """Each is one commit, and their words are words, whatever a shell or a command line would make of them."""
+    """Their texts are literal, whatever a shell or a command line would make of them."""
     words = "--no-hold; $(touch x) `id` 'a' \"b\""
     for tag in ("1.1.0", "1.2.0"):
         assert scene.run(image=f"{WEB}:{tag}").results["status"] == "updated"
@@ -349,7 +349,7 @@ def test_a_promotion_updates_the_target_application(tmp_path: Path, host: str) -
 def test_a_scan_updates_the_application(
     tmp_path: Path, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # by which no test asks a registry
+    monkeypatch.delenv("IMAGE_UPDATE_REGISTRY_CHECK")  # which turns off the registry in all tests
     with registry_api() as registry:
         registry.put("acme/web", "1.7.0", image())
         named = f"{registry.name}/acme/web"
@@ -459,7 +459,7 @@ def test_variables_of_the_pipeline_are_never_rejected(
 @ALL
 @pytest.mark.parametrize("value", ["$(touch x)", "`id`", "a'b\"c", "; exit 1", "%s", "a\nb"])
 def test_no_shell_interprets_the_values(host: str, value: str) -> None:
-    """A variable holds the value as it was given, and the command line does not change."""
+    """A variable has the value as it was given, and the command line does not change."""
     plain, step = (started(host, {"image": "x:1", "reason": text}) for text in ("", value))
     assert list(step.command) == list(plain.command)
     assert value in step.env.values()
@@ -484,7 +484,7 @@ def test_an_option_without_a_parameter_is_passed_as_one_word(scene: Scene) -> No
     ],
 )
 def test_unknown_or_duplicate_options_are_rejected(scene: Scene, entry: str, message: str) -> None:
-    """The results still go to where the host reads them."""
+    """The results are still written to the place where the host reads them."""
     is_array = isinstance(declared(scene.host)["options"], list)
     options: Any = ["--allow-protocol=file", entry] if is_array else entry
     ran = as_process(HOSTS[scene.host]({"image": "x:1", "options": options}, "{}"), scene.folder)
@@ -497,7 +497,7 @@ def test_the_simulated_hosts_reject_invalid_parameters(host: str) -> None:
     with pytest.raises(Refused):
         HOSTS[host]({"image": "x:1", "no-such-parameter": "x"}, "")
     for name, default in declared(host).items():
-        if default is None and host != "github":  # whose runner takes it for empty
+        if default is None and host != "github":  # whose runner passes an empty value
             with pytest.raises(Refused, match=name):
                 HOSTS[host]({}, "")
 
@@ -526,7 +526,7 @@ def test_the_argo_template_can_be_submitted_directly(tmp_path: Path) -> None:
 
 
 def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) -> None:
-    """Variables of a dotenv report win over the inputs of every later job."""
+    """The variables in a dotenv report override the inputs of every later job."""
     web, api = repository(tmp_path, "web"), repository(tmp_path, "api", name="api.git")
     apps = [
         application("web", f"file://{web}"),
@@ -549,7 +549,7 @@ def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) 
         "2.0.0",
         '["argocd/api"]',
     ), ran.stderr
-    # A request that was asked for is not pushed to the base branch instead: nobody can open one in a folder.
+    # A local folder has no requests, but with pull-request, nothing is pushed to the base instead.
     third = {**given, "image": f"{WEB}:1.2.0", "pull-request": "true"}
     refused = as_process(gitlab_job(third, project, variables), tmp_path / "third")
     assert (refused.code, git(web, "rev-list", "--count", "main")) == (3, "2"), refused.stderr
@@ -557,7 +557,7 @@ def test_the_gitlab_component_may_be_used_twice_in_one_pipeline(tmp_path: Path) 
 
 
 def test_missing_argo_results_default_to_a_failure() -> None:
-    """What is reported when the container did not even start must not read as a success."""
+    """If the container did not even start, the reported results must not look like a success."""
     defaults = {one["name"]: one["valueFrom"]["default"] for one in leaf()["outputs"]["parameters"]}
     assert (defaults["status"], defaults["updated"]) == ("failed", "false")
 

@@ -1,4 +1,4 @@
-"""The samples: what the hosts take, and in step with the Task and the template that they use."""
+"""The samples: valid on their hosts, and consistent with the Task and template that they use."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def names(declared: Any) -> set[str]:
 
 
 def uses(path: Path, reference: str) -> Iterator[Mapping[str, Any]]:
-    """The parts of a sample that use ours: `taskRef`, `ref` or `templateRef`."""
+    """Yield the parts of a sample that use our files: `taskRef`, `ref`, or `templateRef`."""
     for document in documents(path):
         for one in maps(document):
             if (
@@ -55,7 +55,7 @@ def test_samples_exist_for_the_common_image_builders() -> None:
 
 
 def seconds(text: str) -> int:
-    """A duration as Kubernetes writes it."""
+    """Return the seconds of a duration as Kubernetes writes it."""
     return sum(
         int(number) * {"h": 3600, "m": 60, "s": 1}[unit]
         for number, unit in re.findall(r"(\d+)([hms])", text)
@@ -63,7 +63,7 @@ def seconds(text: str) -> int:
 
 
 def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """Every limit on the time of our step that samples, READMEs and guides show: where, the parameters, the limit."""
+    """Yield the time limits on our step in samples, READMEs, guides: place, parameters, limit."""
     pages = [
         *(ROOT / "docs").rglob("*.md"),
         *(ROOT / "tekton").rglob("*.md"),
@@ -88,7 +88,7 @@ def limits() -> Iterator[tuple[str, Mapping[str, Any], str]]:
 
 
 def test_no_time_limit_is_shorter_than_the_longest_run() -> None:
-    """A step that is killed writes no results: Tekton's ended after ten minutes, in the middle of a wait."""
+    """A killed step writes no results. Once, Tekton killed a wait after ten minutes."""
     forms = {one["name"]: one.get("default") for one in TASK["spec"]["params"]}
     found = list(limits())
     assert found

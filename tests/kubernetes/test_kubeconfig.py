@@ -1,4 +1,4 @@
-"""Kubeconfig files as kubectl reads them, the pod's service account, and exec plugins; over TLS where that matters."""
+"""Kubeconfig files as kubectl reads them, the pod's service account, exec plugins, and TLS."""
 
 import base64
 import json
@@ -28,7 +28,7 @@ V1 = "client.authentication.k8s.io/v1"
 
 
 class Keys(NamedTuple):
-    """A certificate authority, a server's certificate for a name, and a client's."""
+    """A certificate authority, a server's certificate for a name, and a client's certificate."""
 
     folder: Path
 
@@ -325,7 +325,7 @@ def credential(status: Mapping[str, Any], version: str = V1) -> str:
 
 
 @pytest.mark.parametrize("version", [V1, "client.authentication.k8s.io/v1beta1"])
-def test_an_exec_plugin_gives_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
+def test_an_exec_plugin_provides_a_token(tmp_path: Path, api: KubernetesApi, version: str) -> None:
     check = 'echo run >> "$0.runs"\n[ "$MY_PROFILE:$1" = "prod:a b" ] || exit 3'
     script = f"{check}\n{credential({'token': 'admin-token'}, version)}"
     user = execute(
@@ -375,7 +375,7 @@ def test_a_rejected_plugin_token_is_renewed(tmp_path: Path, api: KubernetesApi) 
     assert (tmp_path / "plugin.runs").read_text() == "x\nx\n"
 
 
-def test_a_plugin_gives_a_certificate(tmp_path: Path, keys: Keys) -> None:
+def test_a_plugin_provides_a_certificate(tmp_path: Path, keys: Keys) -> None:
     status = {
         "clientCertificateData": keys.text("client.pem"),
         "clientKeyData": keys.text("client.key"),

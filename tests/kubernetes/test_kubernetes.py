@@ -1,4 +1,4 @@
-"""The client against an API that behaves as a real one, and that fails in every way a real one does."""
+"""The client, with an API that behaves like a real one and fails in the same ways."""
 
 import json
 import time
@@ -72,7 +72,7 @@ def test_metadata_comes_page_by_page(api: KubernetesApi) -> None:
     assert all("spec" not in one for one in found)
 
 
-def test_full_objects_are_listed_if_wanted_or_if_metadata_is_unsupported(
+def test_full_objects_are_listed_if_requested_or_if_metadata_is_unsupported(
     api: KubernetesApi,
 ) -> None:
     many(api, 3)
@@ -81,7 +81,7 @@ def test_full_objects_are_listed_if_wanted_or_if_metadata_is_unsupported(
     assert all("spec" in one for one in reach(api).list(client.APPLICATIONS))
 
 
-def test_compressed_answers_are_requested(api: KubernetesApi) -> None:
+def test_compressed_responses_are_requested(api: KubernetesApi) -> None:
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=16_000) for n in range(100)))
     list(reach(api).list(client.APPLICATIONS, full=True))
     packed, api.compresses = api.sent, False
@@ -201,7 +201,7 @@ def test_an_oversized_page_is_requested_in_smaller_pages(api: KubernetesApi) -> 
 def test_full_objects_are_listed_in_pages_of_limited_size(
     api: KubernetesApi,
 ) -> None:
-    """A page of 500 Applications takes 80 MB while it is parsed, more than the step asks for."""
+    """Parsing a page of 500 Applications takes 80 MB, more than the step requests."""
     api.add(APPLICATIONS, *(cluster_application(f"web-{n}", padding=100_000) for n in range(80)))
     assert len(names(reach(api).list(client.APPLICATIONS, full=True))) == 80
     first, *others = [int(one.query["limit"]) for one in api.asked]
@@ -300,7 +300,7 @@ def test_a_merge_patch_adds_an_annotation(api: KubernetesApi) -> None:
 
 
 def test_a_refresh_requested_during_another_refresh_is_kept(api: KubernetesApi) -> None:
-    """Argo CD 3.6 takes the annotations away only if the timestamp is the one that it began with."""
+    """Argo CD 3.6 removes the annotations only if the timestamp is the one that it began with."""
     many(api, 1)
     applications = ClusterApplications(reach(api))
     stamp = "argocd.argoproj.io/refresh-timestamp"

@@ -1,4 +1,4 @@
-"""The stand-in for the Kubernetes API against the recorded answers of Kubernetes 1.36."""
+"""The stand-in for the Kubernetes API compared with recorded responses of Kubernetes 1.36."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -33,7 +33,7 @@ Situation = Callable[[KubernetesApi], object]
 def recorded_application(
     name: str, namespace: str = "argocd", *, labels: Mapping[str, str] | None = None, **spec: Any
 ) -> Any:
-    """An Application that one of the recordings names."""
+    """Return an Application from the recordings."""
     one = live_application(
         name, namespace, **{"syncPolicy": {"automated": {"prune": True, "selfHeal": False}}, **spec}
     )
@@ -103,11 +103,11 @@ def refused_spec(api: KubernetesApi) -> None:
 
 
 def nothing(_api: KubernetesApi) -> None:
-    """Nothing is there."""
+    """Do nothing: the cluster is empty."""
 
 
 def several(count: int, *named: tuple[str, str]) -> Situation:
-    """These Applications, and so many others between them and the last ones."""
+    """Return a situation with these Applications and this number of others."""
 
     def situation(api: KubernetesApi) -> None:
         api.add(APPLICATIONS, *(recorded_application(name, namespace) for name, namespace in named))
@@ -131,7 +131,7 @@ def later(api: KubernetesApi) -> None:
 
 
 def at_version(api: KubernetesApi) -> None:
-    """The state that the patch was made for."""
+    """Add the Application in the state that the patch was made for."""
     one = recorded_application("live3")
     tags = [{"name": name, "value": "1.0.0"} for name in ("image.tag", "side.tag")]
     one["spec"]["source"]["helm"] = {"parameters": tags}
@@ -148,7 +148,7 @@ def hparam(version: int) -> Situation:
 
 
 def reader(api: KubernetesApi) -> None:
-    """Somebody with other rights."""
+    """Let the token belong to a user with other permissions."""
     api.add(APPLICATIONS, recorded_application("kust3"))
     api.tokens[TOKEN] = "reader"
 
@@ -179,7 +179,7 @@ def repositories(api: KubernetesApi) -> None:
     api.add(SECRETS, {"metadata": {"name": "another"}, "data": {}})
 
 
-# Of what is not a success everything counts.
+# Of errors, every field is compared.
 ERRORS: Mapping[str, Situation] = {
     "application-absent": nothing,
     "event-exists": once_already,
@@ -216,7 +216,7 @@ WRITTEN: Mapping[str, Situation] = {
 
 
 def answered(name: str, situation: Situation) -> tuple[requests.Response, Exchange]:
-    """The stand-in's answer in that situation; its head is the same as the recorded one."""
+    """Return the stand-in's response, after comparing its head with the recorded one."""
     recorded = exchange(SERVER, name)
     with running() as api:
         situation(api)
@@ -238,7 +238,7 @@ def test_the_fake_api_gives_the_recorded_lists(name: str) -> None:
     ours, real = answer.json(), recorded.body
     outer = ("kind", "apiVersion")
     assert [ours.get(one) for one in outer] == [real.get(one) for one in outer]
-    counted = name.startswith("applications-metadata-")  # of the others only a part was kept
+    counted = name.startswith("applications-metadata-")  # the other recordings were shortened
     assert ours["metadata"].keys() == real["metadata"].keys()
     assert not counted or ours["metadata"] == real["metadata"]
 
@@ -255,7 +255,7 @@ def test_the_fake_api_gives_the_recorded_lists(name: str) -> None:
 def test_the_fake_api_gives_the_recorded_applications(name: str) -> None:
     answer, recorded = answered(name, OBJECTS[name])
     found, wanted = application_fields(answer.json()), application_fields(recorded.body)
-    for path in ("status.sourceType",):  # which kind of tool it is says nothing of a rollout
+    for path in ("status.sourceType",):  # the kind of tool says nothing about a rollout
         wanted.pop(path, None)
     assert found == wanted
 
@@ -280,7 +280,7 @@ def test_every_recording_is_compared() -> None:
     assert set(names(SERVER)) == {*ERRORS, *LISTS, *OBJECTS, *WRITTEN}
 
 
-# What our client makes of it: (recording, what is asked, error, what it says).
+# What our client makes of it: (recording, request, error, its message).
 TOLD: list[tuple[str, Callable[[Kubernetes], object], type[Exception], str]] = [
     ("json-patch-test-failed",
      lambda api: api.patch(client.APPLICATIONS, "argocd", "hparam",

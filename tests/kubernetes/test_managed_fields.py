@@ -1,4 +1,4 @@
-"""What is left out is `managedFields`, and nothing else."""
+"""The parts left out are `managedFields`, and nothing else."""
 
 import json
 from typing import Any
@@ -49,7 +49,7 @@ JSON = st.recursive(
 
 
 def emptied(one: Any, other: Any) -> bool:
-    """Whether they are equal but for lists under `managedFields` that are empty in the other one."""
+    """Return whether both are equal, except that `managedFields` lists are empty in the other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return one.keys() == other.keys() and all(
             (key == "managedFields" and isinstance(one[key], list) and other[key] == [])

@@ -1,4 +1,4 @@
-"""Requests and branches are closed once nothing is waiting there any more."""
+"""Requests and branches are closed once nothing is waiting there anymore."""
 
 import pytest
 from support.history_scenes import HEAD, Scene, verdicts
@@ -31,7 +31,7 @@ def test_a_head_branch_that_the_server_refuses_to_delete_is_reported_once(
     assert verdicts(scene.event("web:1.1.0")) == ["unchanged"]
     assert not [line for _, line in scene.story.log if "was not deleted" in line]
     scene.event("web:1.2.0")
-    assert scene.branch.heads[HEAD].before == scene.branch.files  # it is ours, and created again
+    assert scene.branch.heads[HEAD].before == scene.branch.files  # ours, and created again
 
 
 @pytest.mark.parametrize("at", [0, 1], ids=["at once", "after a run"])

@@ -186,7 +186,7 @@ def test_no_event_is_lost_because_of_a_freeze(
 
 
 def subscriptions(**annotations: str) -> list[Subscription]:
-    """Two Applications in one project with two images each, and one in another project."""
+    """Return two Applications in one project with two images each, and one in another project."""
     found: list[Subscription] = []
     for name, project in (("a", "shop"), ("b", "shop"), ("c", "blog")):
         item = {

@@ -1,4 +1,4 @@
-"""Live Applications, patched by several runs at once through APIs that are as atomic as the real ones."""
+"""Live Applications patched by concurrent runs, through APIs that are as atomic as real ones."""
 
 import random
 import threading
@@ -38,7 +38,7 @@ ROUNDS = 20
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run watches its patches for a shorter time, because the stand-in is faster than Argo CD."""
+    """Watch patches for a shorter time, because the stand-in is faster than Argo CD."""
     monkeypatch.setattr(live, "SHORTEST_WATCH", 0.15)
     monkeypatch.setattr(live, "READ_INTERVAL", 0.01)
 
@@ -80,7 +80,7 @@ def item(*images: str, **annotations: str) -> dict[str, Any]:
 def patched(
     store: LiveApplications, manifest: Mapping[str, Any], image: str, log: list[str] | None = None
 ) -> Decision:
-    """One live run, starting from a discovered Application."""
+    """Run once, starting from a discovered live Application."""
     app = parse_application(manifest, PREFIX, "cluster", "argocd")
     scope = Scope(PREFIX, Narrow(), Defaults())
     offered = (parse_image(image),)
@@ -103,7 +103,7 @@ def patched(
 def both(
     stores: Callable[[], LiveApplications], manifest: Mapping[str, Any], *images: str
 ) -> list[Decision]:
-    """Concurrent runs for these images."""
+    """Run concurrently for these images."""
     begin = threading.Barrier(len(images))
 
     def one(image: str) -> Decision:
@@ -121,7 +121,7 @@ def images_of(server: ArgoCDServer) -> list[str]:
 
 
 def rendering(_changed: Mapping[str, Any]) -> str:
-    """A slow repository server."""
+    """Simulate a slow repository server."""
     time.sleep(random.uniform(0.005, 0.02))  # noqa: S311 - no secret
     return ""
 
@@ -242,7 +242,7 @@ def test_kubernetes_is_preferred_if_it_has_the_same_application(
 
 
 def another(cluster: KubernetesApi) -> None:
-    """An Application with the same name in another cluster."""
+    """Return an Application with the same name in another cluster."""
     cluster.add(
         APPLICATIONS, {**item(f"{WEB}:0.9.0"), "metadata": {**item()["metadata"], "uid": "another"}}
     )

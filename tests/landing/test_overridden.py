@@ -18,7 +18,7 @@ POD = f"apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - image: {WEB}:1.0.0\
 
 
 def two(where: str, other: str = "", **second: str) -> list[dict[str, Any]]:
-    """The Application `a`, which only accepts ~1.0, and `b`, which accepts everything, both on the files of `a`."""
+    """Return `a`, which only accepts ~1.0, and `b`, which accepts everything, with `a`'s files."""
     found = []
     for name, more in (("a", {"image_list": f"web={WEB}:~1.0"}), ("b", second)):
         aim = where if name == "a" else other or where

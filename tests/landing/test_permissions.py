@@ -62,7 +62,7 @@ def report_of(one: Story, tag: str = "1.1.0") -> Report:
 
 
 def changed(one: Story) -> set[str]:
-    """The files that differ from the first commit, on the branch and its head branches."""
+    """Return the files that differ from the first commit, on the branch and its head branches."""
     first = one.branch.commits[0]
     every = [one.branch.files, *(head.files for head in one.branch.proposals.values())]
     return {path for files in every for path, text in files.items() if first.get(path) != text}

@@ -86,7 +86,7 @@ WHOLE = WaitingList(
 
 
 def test_the_format_of_the_list_is_stable() -> None:
-    """Lists outlive the run that writes them, and the program's version."""
+    """Lists outlive the run that writes them, and the version of the program."""
     assert write_list(WHOLE) == GOLDEN.read_text(encoding="utf-8")
     data = yaml.load(write_list(WHOLE), yaml.BaseLoader)  # noqa: S506 - strings only
     jsonschema.validate(data, load("waiting.v1"))

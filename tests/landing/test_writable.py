@@ -58,7 +58,7 @@ class Linked(Branch):
 
 
 def cased(word: str) -> st.SearchStrategy[str]:
-    """The word in any mix of upper and lower case."""
+    """Draw the word in any mix of upper and lower case."""
     return st.lists(st.booleans(), min_size=len(word), max_size=len(word)).map(
         lambda up: "".join(one.upper() if high else one for one, high in zip(word, up, strict=True))
     )

@@ -1,4 +1,4 @@
-"""What people and programs read of a report of `check`."""
+"""What people and programs read in a report of `check`."""
 
 import io
 import json

@@ -107,7 +107,7 @@ def test_the_event_type_depends_on_whether_the_change_is_merged(
 
 
 def test_a_rollback_is_reported_as_a_rollback() -> None:
-    """It leads from the new version to the earlier one, and the update's own event to the new one."""
+    """Its event goes from the new version back to the old one. The update has a separate event."""
     back = commit(commit="c" * 40, rollback=True)
     undone = replace(decision(), candidate=replace(WEB, tag="1.0.0"), current=Reading(tag="1.1.0"))
     report = Report("run", (WEB,), 1, (decision(),), (commit(), back), (), 6, undone=(undone,))

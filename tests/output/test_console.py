@@ -1,4 +1,4 @@
-"""Who gets colours and how wide they are shown."""
+"""When output is colored, and how wide it is."""
 
 import sys
 from io import StringIO

@@ -1,4 +1,4 @@
-"""No text of others is obeyed, whichever field of a report, a log line or a finding it stands in."""
+"""Text by others is never interpreted, in any field of a report, a log line, or a finding."""
 
 import io
 import json
@@ -32,7 +32,7 @@ from task.output.report_page import page
 from task.output.report_text import diff_text, plain, table
 from task.wiring import progress
 
-# What is one of a few words of ours, and decides how the others are shown.
+# Fields with one of our own few words, which decide how other fields are shown.
 OURS = {"verdict", "severity", "status", "schema", "kind", "state", "strategy", "method"}
 DIFF = "diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n {0}\n-{0}\n+{0}\n{0}\n"
 VERDICTS: tuple[VerdictName, ...] = ("update", "unchanged", "refuse", "defer", "error")
@@ -51,7 +51,7 @@ WHOLE = report(
 
 
 def poisoned(value: Any, text: str, name: str = "") -> Any:
-    """The same with this text in every field that others name."""
+    """Return the value with this text in every field that others name."""
     if name == "diff" and value:
         return DIFF.format(text)
     if isinstance(value, str):
@@ -96,14 +96,14 @@ def test_plain_text_contains_no_dangerous_sequences(evil: Report) -> None:
 def test_a_table_contains_no_dangerous_sequences(
     evil: Report, width: int, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    """As it is printed: a line may begin where a longer one was broken."""
+    """The printed table is checked, because a wrapped line may begin anywhere."""
     for one in (evil, replace(evil, decisions=())):
         assert write_stdout(table(as_json(one), terminal(width))) is None
     assert dangers(capsysbinary.readouterr().out.decode()) == []
 
 
 def test_hostile_metric_labels_stay_on_one_line(text: str) -> None:
-    """Labels hold words of ours only. If others' texts ever got there, each sample would still be one line."""
+    """Labels have only our own words. But even with others' text, each sample would be one line."""
     one = decision("update", text)
     shown = generate_latest(
         metrics(report(one, decision("refuse", 'a"} 9\nb\\')), seconds=1, now=1)
@@ -143,7 +143,7 @@ def test_a_log_contains_no_dangerous_sequences(text: str, form: str, person: boo
     assert [line for line in lines if dangers(line)] == [
         line for line in lines if line.startswith("::")
     ]
-    # Our own commands are one line each, and say the same again when the runner has read them.
+    # Our own commands are one line each, and the runner decodes them to the same text.
     ours = [line for line in lines if line.startswith("::")]
     assert len(ours) == (9 if form == "github" else 0)
     assert [line for line in ours if dangers(line.split("::", 2)[2])] == []
@@ -197,7 +197,7 @@ def test_a_progress_line_contains_no_dangerous_sequences(
     console = console_of(file, {"NO_COLOR": "1"})
     with progress.Phases(console).phase(f"fetching {text}"):
         wait_until(lambda: "fetching" in file.getvalue())
-    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", file.getvalue())  # what rich itself sends
+    shown = re.sub(r"\x1b\[(\?25[lh]|2K|1A)|\r", "\n", file.getvalue())  # sent by rich itself
     assert "fetching" in shown
     assert dangers(shown) == []
 

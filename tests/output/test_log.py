@@ -1,4 +1,4 @@
-"""The lines of the log in each of its forms."""
+"""The lines of the log in each of its formats."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""Files of metrics and receivers of events, real ones; what they do wrong is a warning."""
+"""Real metrics files and real event receivers. Their failures are warnings."""
 
 import json
 import os
@@ -26,7 +26,7 @@ REPORT = Report(
 
 
 class Receiver(ThreadingHTTPServer):
-    """Takes events, and answers with the statuses it was given, then 202."""
+    """A server that receives events, and responds with the given statuses, then with 202."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -68,7 +68,7 @@ def receiver() -> Iterator[Receiver]:
 def told(
     url: str, environ: dict[str, str] | None = None, report: Report = REPORT, ca_file: str = ""
 ) -> list[str]:
-    """The warnings of sending events."""
+    """Send events, and return the warnings."""
     lines: list[tuple[str, str]] = []
     send_events(
         report, url, "", ca_file, environ or {}, lambda level, line: lines.append((level, line))
@@ -77,7 +77,7 @@ def told(
 
 
 def counted(path: str) -> list[str]:
-    """The warnings of writing metrics."""
+    """Write metrics, and return the warnings."""
     lines: list[str] = []
     count_run(REPORT, path, 1.5, lambda _level, line: lines.append(line))
     return lines

@@ -1,4 +1,4 @@
-"""The diff of a plan, which `git apply` takes."""
+"""The diff of a plan, which `git apply` accepts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Fields are only added to the report: who reads the fields of 0.1 still can, and a report of 0.1 is still shown."""
+"""Fields are only added to the report: 0.1 readers still work, and 0.1 reports are still shown."""
 
 import json
 from typing import Any
@@ -14,7 +14,7 @@ from task.output.report_page import page
 from task.output.report_text import table
 from task.schemas import load
 
-# What 0.1 promised, and in which lists.
+# The fields that 0.1 promised, by list.
 REQUIRED = {
     "": "schema command status images decisions commits errors counts",
     "images": "reference registry repository tag digest",
@@ -27,7 +27,7 @@ REQUIRED = {
 
 
 def as_0_1(report: dict[str, Any]) -> dict[str, Any]:
-    """The report without the fields that came later."""
+    """Return the report without fields that were added later."""
     kept = {name: report[name] for name in REQUIRED[""].split()}
     for part in ("images", "decisions", "commits", "errors"):
         kept[part] = [{name: one[name] for name in REQUIRED[part].split()} for one in kept[part]]

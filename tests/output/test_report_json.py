@@ -1,4 +1,4 @@
-"""Which exit code a run ends with."""
+"""The exit code of a run."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -17,7 +17,7 @@ def classes(of: type[TaskError] = TaskError) -> Iterator[type[TaskError]]:
         yield from classes(one)
 
 
-# Classes that a test or an unloaded module adds do not matter: those of task.errors are all there are for a run.
+# Only classes from task.errors occur in a run, so classes from tests do not matter.
 ERRORS = sorted(
     {one for one in classes() if one.__module__ == "task.errors"}, key=lambda one: one.__name__
 )

@@ -1,4 +1,4 @@
-"""The page's template is where an installed package looks for it."""
+"""The page's template is at the place where an installed package looks for it."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""What a person reads of a report on a terminal of any width."""
+"""A report as text for people, on a terminal of any width."""
 
 import re
 from io import BytesIO, TextIOWrapper

@@ -1,4 +1,4 @@
-"""The Markdown of a report: the step's summary, and the comment of a plan."""
+"""The Markdown of a report: the summary of a step, and the comment of a plan."""
 
 import re
 from dataclasses import replace

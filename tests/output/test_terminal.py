@@ -1,4 +1,4 @@
-"""The command at a real terminal: a table, colours, and one line about what takes long."""
+"""The command on a real terminal: a table, colors, and one line about a slow step."""
 
 import fcntl
 import os
@@ -23,9 +23,9 @@ def at_terminal(
     only: str = "",
     until: bytes = b"",
 ) -> tuple[int, str]:
-    """Run the command with its output on a terminal (`only` stdout or stderr of it): exit code, and what it shows.
+    """Run the command on a terminal (`only`: stdout or stderr). Return its exit code and output.
 
-    It gets SIGTERM once it has shown what is given as `until`.
+    It gets SIGTERM once it has printed `until`.
     """
     main, side = pty.openpty()
     fcntl.ioctl(side, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -58,7 +58,7 @@ def at_terminal(
 
 @pytest.fixture
 def scene(tmp_path: Path) -> tuple[Path, list[str]]:
-    """A repository, and the arguments of a run on it: one Application is updated, one has an error."""
+    """Return arguments for a run on a repository: one Application is updated, one has an error."""
     repo = repository(tmp_path, "shop")
     apps = manifest(tmp_path, application("shop", repo), application("gone", repo))
     return repo, [
@@ -142,7 +142,7 @@ def test_a_signal_restores_the_cursor_of_the_terminal(scene: tuple[Path, list[st
 
 def test_quick_steps_show_no_progress(scene: tuple[Path, list[str]]) -> None:
     _, shown = at_terminal("run", *scene[1], only="stderr")
-    assert "\x1b[?25l" not in shown or "0:00:01" in shown  # a machine that is busy may be slow
+    assert "\x1b[?25l" not in shown or "0:00:01" in shown  # a busy machine may be slow
 
 
 @pytest.mark.parametrize("env", [{"CI": "true"}, {"TERM": "dumb"}])
@@ -159,7 +159,7 @@ def test_help_fits_the_width_of_the_terminal() -> None:
     assert [line.split()[0] for line in wide] == [
         *["image-update"] * 3,
         "Documentation:",
-    ]  # to copy, and so never cut
+    ]  # lines to be copied are never wrapped
     assert "--image REF" in shown
 
 

@@ -29,7 +29,7 @@ def says(tag: str) -> str:
 
 
 class Repository(Branch):
-    """On these head branches, somebody else is faster once, and leaves these files."""
+    """A branch where another run wins once on these head branches, and leaves these files."""
 
     def __init__(self, outpaced: Collection[str], then: dict[str, str]) -> None:
         super().__init__({f"apps/{name}/kustomization.yaml": says("1.0.0") for name in "ab"})

@@ -56,7 +56,7 @@ def test_only_one_of_2_000_applications_is_read() -> None:
     ("other", "generated_by", "told"),
     [
         ("https://git.example/prod.git", "", 1),
-        ("https://git.example/staging.git", "", 0),  # the same, found twice
+        ("https://git.example/staging.git", "", 0),  # the same Application, found twice
         (
             "https://git.example/prod.git",
             "argocd/set",

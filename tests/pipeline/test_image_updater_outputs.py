@@ -1,4 +1,4 @@
-"""Complete updates of one Application without Git, compared with AIU's outputs: from annotations to files.
+"""Complete updates of one Application without Git, compared with AIU: from annotations to files.
 
 AIU checks all tags in the registry. Here, all of them arrive as one event.
 """

@@ -23,7 +23,7 @@ JOB = Job(
 
 
 def matched(*rows: tuple[str, str, str, str]) -> Matched:
-    """One Application for each row: name, namespace, project, and write-back method."""
+    """Return one Application for each row: name, namespace, project, and write-back method."""
     subscribed = []
     for name, namespace, project, method in rows:
         item = application(name, URL, write_back_method=method)
@@ -103,7 +103,7 @@ def test_applications_of_two_projects_with_one_login_stay_together() -> None:
     [
         ("helmvalues:/apps/api/values.yaml", "argocd/api"),
         ("helmvalues:/apps/other/values.yaml", "argocd/root"),
-        ("helmvalues:/apps/web/valeus.yaml", ""),  # in its own folder, below that of an app of apps
+        ("helmvalues:/apps/web/valeus.yaml", ""),  # in its own folder, below an app of apps
     ],
 )
 def test_a_values_file_belongs_to_the_nearest_application(target: str, neighbour: str) -> None:

@@ -21,7 +21,7 @@ def annotated(name: str, namespace: str = "argocd", /, **annotations: str) -> Ap
 
 
 def seen(*apps: Application, skipped: tuple[Application, ...] = ()) -> Seen:
-    """As a source of manifests returns them (all are read), or as a cluster does (some only by their metadata)."""
+    """Return Applications as found in manifests, or in a cluster with some only read as metadata."""
     subscribed = [subscribe(one) for one in apps if one.annotations.get("image-list")]
     return Seen(subscribed, apps, skipped)
 
@@ -37,7 +37,7 @@ OTHER = {"image_list": "api=ghcr.io/acme/api"}
         ([annotated("a", git_credentials="x")], [("argocd/a", "another version of Image Updater, a fork, or a guide")]),
         ([annotated("a", web__git_branch="dev")], [("argocd/a", "git-branch has no per-image form")]),
         ([annotated("a", image_lst="web=acme/web")], [("argocd/a", "unknown annotation 'image-lst'")]),
-        # an error of the run, reported by the decision
+        # an error that the decision reports
         ([annotated("a", web__allow_tag="any")], []),
         # for another image, in an Application that uses this event's image
         ([annotated("a", image_list="web=ghcr.io/acme/web, api=acme/api", api__allow_tag="any")],

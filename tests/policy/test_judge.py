@@ -30,8 +30,8 @@ FOLLOW = Policy(strategy="digest", constraints=("main",))
         ("1.2.3", SEMVER, "1.2.2", "update", "admitted"),
         ("1.2.3", SEMVER, "1.2.3", "unchanged", "same"),
         ("1.2.3", SEMVER, "1.2.4", "refuse", "not-newer"),
-        ("1.2.3", SEMVER, "latest", "update", "admitted"),  # no version: the rules do not admit it
-        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # nor this: it is always replaced
+        ("1.2.3", SEMVER, "latest", "update", "admitted"),  # not admitted: not a version
+        ("1.2.3", RANGE, "2.0.0", "update", "admitted"),  # not admitted: always replaced
         ("2.0.0", RANGE, "1.2.0", "refuse", "constraint"),
         ("1.2.3", Policy(constraints=("~1.2", "1.2.x")), "", "update", "admitted"),
         ("1.2.3", Policy(constraints=("~1.2", "1.3.x")), "", "refuse", "constraint"),
@@ -117,7 +117,7 @@ def test_the_reason_names_the_rule_and_both_tags() -> None:
     assert "~1.2" in judge(image("2.0.0"), RANGE, Reading()).because
 
 
-# Platforms. Rows of `cases/annotations.json` are Image Updater's own outputs.
+# Platforms. The cases in `cases/annotations.json` are Image Updater's own output.
 CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "annotations.json").read_text(encoding="utf-8")
 )
@@ -137,7 +137,7 @@ def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
     said = given["platforms"]
     wanted = (
         platforms(Setting("web.platforms", said)) if said else ("linux/amd64",)
-    )  # on which Image Updater ran
+    )  # the platform on which Image Updater ran
     assert (
         suits(wanted, ["/".join((given["os"], given["arch"], given["variant"]))]) is case["expect"]
     )
@@ -148,11 +148,11 @@ def test_platforms_match_as_in_image_updater(case: dict[str, Any]) -> None:
     [
         ("linux/arm64/v8", "linux/arm64/v8", True),
         ("linux/arm64/v8", "linux/arm64/invalid", False),
-        ("linux/arm/v6", "linux/arm/", False),  # a wanted variant, and an image that says none
+        ("linux/arm/v6", "linux/arm/", False),  # a wanted variant, but the image names none
         ("linux/arm/v6", "linux/arm/v7", False),
         ("linux/arm/v6", "linux/amd64/", False),
         ("linux/arm/v6", "linux/amd64/v6", False),
-        ("linux/arm", "linux/arm/v7", True),  # no wanted variant: any
+        ("linux/arm", "linux/arm/v7", True),  # no wanted variant, so any matches
         ("linux/arm/", "linux/arm/v7", True),
         ("linux/arm/v6, linux/amd64", "linux/amd64/v6", True),
         ("linux/arm/v6, linux/amd64", "linux/arm/", False),

@@ -1,4 +1,4 @@
-"""The newest tag of a whole repository. Rows of the cases are Image Updater's own picks."""
+"""The newest tag of a whole repository. The cases are Image Updater's own picks."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -50,7 +50,7 @@ def test_the_same_tag_is_picked_as_in_image_updater(case: dict[str, Any]) -> Non
     ids=lambda case: case["id"],
 )
 def test_complete_updates_pick_the_tag_that_image_updater_wrote(case: dict[str, Any]) -> None:
-    """What Image Updater wrote is what is picked, where it wrote a tag of the registry at all."""
+    """The same tag is picked if Image Updater wrote a tag from the registry at all."""
     given, expected = case["input"], case.get("expect_v1", case["expect"])
     annotations = {PREFIX + key: value for key, value in given["annotations"].items()}
     metadata = {"name": "web", "namespace": "argocd", "annotations": annotations}
@@ -131,7 +131,7 @@ def test_dates_are_compared_to_the_nanosecond(older: str, newer: str) -> None:
     [
         (Policy("newest-build"), ("main-1", "main-2", "rc-1")),
         (Policy("newest-build", allow="^main-"), ("main-1", "main-2")),
-        (Policy("newest-build", ignore=("main-*",)), ()),  # one is left
+        (Policy("newest-build", ignore=("main-*",)), ()),  # only one tag remains
         (Policy("newest-build", allow="^none$"), ()),
         (Policy("semver"), ()),
         (Policy("alphabetical"), ()),

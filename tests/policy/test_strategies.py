@@ -1,4 +1,4 @@
-"""The strategies: names, picks and equality. Rows of `cases/strategies.json` are Image Updater's own outputs."""
+"""The strategies: names, picks, equality. `cases/strategies.json` is Image Updater's own output."""
 
 import json
 import re
@@ -21,7 +21,7 @@ CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "strategies.json").read_text(encoding="utf-8")
 )
 DIGEST, OTHER = "sha256:" + "a" * 64, "sha256:" + "b" * 64
-# Unknown names: Image Updater warns and takes semver, here they are an error of the entry.
+# Unknown names: Image Updater warns and uses semver. Here, they are an error of the entry.
 UNKNOWN = {"name-lexical", "name-date"}
 
 
@@ -41,7 +41,7 @@ def image(tag: str, digest: str = "") -> Image:
 
 
 def pick(policy: Policy, tags: list[str]) -> str | None:
-    """What is written when each tag arrives as an event, in this order."""
+    """Return the tag that is written in the end if each tag arrives as an event, in this order."""
     rule = STRATEGIES[policy.strategy]
     good = [tag for tag in tags if objection(tag, policy) is None]
     return reduce(lambda now, tag: now if rule.older(tag, now) else tag, good) if good else None
@@ -153,12 +153,12 @@ def test_each_strategy_picks_its_newest_tag(
             image("1.0"),
             Reading(tag="1.0", digest=DIGEST),
             True,
-        ),  # the event says nothing of digests
+        ),  # the event has no digest
         (
             image("1.1", DIGEST),
             Reading(tag="1.0", digest=DIGEST),
             False,
-        ),  # another tag, whatever the digests
+        ),  # a different tag, whatever the digests
         (image("", DIGEST), Reading(tag="1.0", digest=DIGEST), True),
         (image("", DIGEST), Reading(tag="1.0"), False),
     ],

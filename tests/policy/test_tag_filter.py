@@ -1,4 +1,4 @@
-"""allow-tags and ignore-tags: Go's regular expressions and globs, in tables, then the laws."""
+"""allow-tags and ignore-tags: Go's regular expressions and globs, as tables and as laws."""
 
 import json
 import time
@@ -26,7 +26,7 @@ CASES = json.loads(
     (Path(__file__).parents[1] / "data" / "cases" / "tag-match.json").read_text(encoding="utf-8")
 )
 
-# Image Updater takes a malformed glob for one that matches nothing; here it is an error of the entry.
+# In Image Updater, a malformed glob matches nothing. Here, it is an error of the entry.
 FAILS_CLOSED = {"ignore-sym--x": "a [class] that is not closed"}
 
 
@@ -200,7 +200,7 @@ def test_a_pattern_has_at_most_4096_characters(read: Callable[[str], object]) ->
         read("a" * 200_000)
 
 
-# What took the most time or memory of all that fits into 4,096 characters.
+# The patterns of up to 4,096 characters that took the most time or memory.
 @pytest.mark.parametrize(
     "pattern",
     [
@@ -341,7 +341,7 @@ def test_a_glob_with_many_stars_is_matched_quickly() -> None:
 
 
 def slow_glob(glob: str, tag: str) -> bool:
-    """The meaning of a glob of letters, `*` and `?`, by trying everything."""
+    """Match a glob of letters, `*`, and `?` by brute force."""
     if not glob:
         return not tag
     if glob[0] == "*":

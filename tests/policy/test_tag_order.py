@@ -1,4 +1,4 @@
-"""The order that `tag-order` says: tables of real tags, laws, hostile input, and Flux's policies next to it."""
+"""The order of `tag-order`: tables of real tags, laws, hostile input, and Flux's policies."""
 
 import random
 import re
@@ -267,11 +267,11 @@ def test_hostile_patterns_and_tags_are_processed_quickly(order: str, tag: str) -
     assert time.process_time() - began < 1
 
 
-# --- Flux: what its image-reflector-controller picks (internal/policy: filter, semver, numerical, alphabetical) ---
+# --- Flux: the picks of its image-reflector-controller (internal/policy: filter, semver, numerical, alphabetical) ---
 #
-# A filter keeps the tags that a pattern matches, and replaces each by what `extract` makes of it. The policy then picks
-# one of these texts: `numerical` the greatest as a float, `alphabetical` the greatest by bytes, `semver` the highest
-# version. Where one group is extracted, these are orders of tags.
+# A filter keeps the tags that match a pattern, and replaces each tag with the result of `extract`.
+# The policy then picks one of these texts: `numerical` the greatest float, `alphabetical` the
+# greatest by bytes, `semver` the highest version. If one group is extracted, these are tag orders.
 
 
 def flux_picks(kind: str, pattern: str, group: str, tags: tuple[str, str]) -> str:
@@ -296,7 +296,7 @@ FLUX: dict[str, tuple[str, str, Strategy, Callable[[random.Random], str]]] = {
             f"main-{chance.randrange(16**7):07x}-{chance.randrange(10 ** chance.choice((1, 3, 10)))}"
         ),
     ),
-    "alphabetical": (  # letters of one case, or digits of one width: there, bytes and numbers agree
+    "alphabetical": (  # letters of one case, or digits of one width: bytes and numbers agree
         r"^(?:RELEASE|hotfix)\.(?P<timestamp>[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}Z|[a-z]+)$",
         "timestamp",
         "alphabetical",
@@ -331,7 +331,7 @@ def test_flux_picks_the_same_tag_from_ten_thousand_pairs() -> None:
         one, other = make(chance), make(chance)
         texts = [match[group] for tag in (one, other) if (match := re.search(pattern, tag))]
         same = texts[0] == texts[1] or (kind == "numerical" and int(texts[0]) == int(texts[1]))
-        if same:  # Flux keeps either of them, by chance
+        if same:  # Flux keeps either of them at random
             continue
         rules = policy(f"regexp:{pattern}", strategy)
         assert ranked((one, other), rules)[0] == flux_picks(kind, pattern, group, (one, other)), (

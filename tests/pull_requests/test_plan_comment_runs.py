@@ -1,4 +1,4 @@
-"""`plan --comment` by the command: one comment on the pull request that the job runs for."""
+"""`plan --comment` as a command: one comment on the pull request that the job runs for."""
 
 import json
 from pathlib import Path
@@ -58,7 +58,7 @@ def test_a_refused_comment_does_not_change_the_plan(scene: Scene, server: GitHub
 def test_a_plan_of_events_finds_its_pull_request(
     scene: Scene, server: GitHub, tmp_path: Path
 ) -> None:
-    """The job has built nothing, but it runs for a request."""
+    """The job built nothing, but it runs for a request."""
     events = tmp_path / "events.jsonl"
     events.write_text(json.dumps({"image": f"{WEB}:1.2.0"}))
     scene.flags = ("--comment", "--images-format", "lines", "--registry-check", "never")
@@ -68,7 +68,7 @@ def test_a_plan_of_events_finds_its_pull_request(
 
 
 def test_check_writes_one_comment_for_each_pull_request(scene: Scene, server: GitHub) -> None:
-    """What the request changes has a comment of its own, which is edited after each push."""
+    """The check of the request has a separate comment, which is edited after each push."""
     scene.flags = ("--comment", "--repository", scene.url, "--base", "main", "--head", "change")
     server.add(base="main", head="change", title="t", body="b")
     git(scene.repo, "branch", "change", "main")

@@ -1,4 +1,4 @@
-"""Pull requests that the repository's own config asks for."""
+"""Pull requests that the repository's own config requires."""
 
 from pathlib import Path
 
@@ -26,11 +26,11 @@ def test_a_rule_in_the_config_can_request_a_pull_request(server: GitHub, tmp_pat
     assert "newTag: 1.0.0" in scene.text("main", "a")
     (pull,) = server.open
     assert (pull.labels, pull.reviewers, pull.draft) == (["production"], ["ann"], True)
-    # A second image of the Application joins what waits there.
+    # A second image of the Application joins the waiting builds.
     scene.event(f"{API}:2.0.0")
     assert all(words in scene.text() for words in ("newTag: 1.1.0", "newTag: 2.0.0"))
     assert len(server.pulls) == 1
-    # The annotation does not take the request back, and a label that is given replaces those of the config.
+    # The annotation does not withdraw the request, and a given label replaces those of the config.
     apps = [application("a", scene.url, image_list=f"web={WEB}", pull_request="false")]
     manifest(tmp_path, *apps)
     assert (
@@ -77,7 +77,7 @@ def test_a_freeze_defers_updates_that_would_be_proposed(scene: Scene, server: Gi
     frozen = f"version: 1\npullRequests: {{group: application}}\n{freezes}\n"
     commit(scene.repo, {CONFIG: frozen})
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("defer", "held")
-    assert "newTag: 2.0.0" in scene.text()  # what was proposed before the freeze stays proposed
+    assert "newTag: 2.0.0" in scene.text()  # the update proposed before the freeze stays proposed
     assert "newTag: 1.1.0" not in scene.text()
     assert [pull.auto for pull in server.open] == [
         None

@@ -1,4 +1,4 @@
-"""Pull requests by the command, on every forge: opened, left alone, updated, merged, closed, and when it fails."""
+"""Pull requests by the command on every forge: opened, unchanged, updated, merged, closed, failed."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -21,13 +21,13 @@ def scene(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Scene]:
 
 
 def story(scene: Scene) -> None:
-    """Opened, left alone, updated, merged; and the next one."""
+    """Open a request, leave it unchanged, update it, merge it, and open the next one."""
     first = scene.event(f"{WEB}:1.1.0")
     assert verdict(first) == ("update", "admitted")
     looks = [one.path for one in scene.server.seen if one.method == "GET"]
     assert len(looks) == (
         2 if scene.kind.name == "bitbucket" else 1
-    )  # Bitbucket is asked for the branch's tip, too
+    )  # Bitbucket also needs the branch's tip
     (pull,) = scene.server.open
     assert (pull.base, pull.head) == ("main", scene.head)
     assert scene.server.branches[scene.head] in pull.body
@@ -57,11 +57,11 @@ def story(scene: Scene) -> None:
 
 
 def closed(scene: Scene) -> None:
-    """Not opened again for the same image; a newer one opens another."""
+    """Close a request. It is not opened again for the same build, but a newer build opens another."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
-    tips = scene.tips()  # the list says what was declined
+    tips = scene.tips()  # the list has the declined build
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("refuse", "superseded")
     assert (scene.server.open, scene.tips()) == ([], tips)
     scene.event(f"{WEB}:1.2.0")
@@ -71,7 +71,7 @@ def closed(scene: Scene) -> None:
 
 
 def closed_and_branch_deleted(scene: Scene) -> None:
-    """What was closed stays closed, although nothing of its branch is left."""
+    """Close a request and delete its branch. It stays closed."""
     scene.event(f"{WEB}:1.1.0")
     scene.decline()
     scene.delete()
@@ -84,7 +84,7 @@ def closed_and_branch_deleted(scene: Scene) -> None:
 
 
 def branch_deleted(scene: Scene) -> None:
-    """The branch comes back, and its request with it; on Gitea, which has closed the request, another."""
+    """Delete the branch. It is restored with its request, or with a new one if the forge closed that."""
     scene.event(f"{WEB}:1.1.0")
     scene.delete()
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
@@ -93,7 +93,7 @@ def branch_deleted(scene: Scene) -> None:
 
 
 def merged_between_push_and_text(scene: Scene) -> None:
-    """Together with what was just pushed: nothing is left to propose, and the branch is gone."""
+    """Merge a request together with a push just made: nothing remains to propose."""
     scene.event(f"{WEB}:1.1.0")
 
     def merge(request: Request) -> None:
@@ -120,8 +120,8 @@ def test_a_pull_request_is_opened_updated_and_merged_on_every_forge(
     play(scene)
 
 
-# What the client of each forge does about such a request is in tests/support/forge_plays.py. Here are a forge that keeps the
-# request of a branch that was deleted, and the one that closes it.
+# tests/support/forge_plays.py covers the client of each forge. These tests use a forge that keeps the
+# request of a deleted branch, and the forge that closes it.
 @pytest.mark.parametrize("scene", variants(["github"], at_night=["gitea"]), indirect=True)
 @pytest.mark.parametrize(
     "play",
@@ -136,7 +136,7 @@ def test_closed_and_merged_pull_requests_are_handled_on_github_and_gitea(
 
 @pytest.mark.parametrize("scene", ["gitea"], indirect=True)
 def test_a_renamed_repository_gets_its_pull_request_at_the_new_address(scene: Scene) -> None:
-    """Git follows the redirect when it pushes; so do we when we propose, and say the address to write."""
+    """Git follows the redirect in a push, and so do we in a proposal. A warning has the new address."""
     assert isinstance(scene.server, Gitea)
     scene.server.old_names = {"old"}
     old, new = f"{scene.server.url}/{OWNER}/old", f"{scene.server.url}/{OWNER}/{REPO}"

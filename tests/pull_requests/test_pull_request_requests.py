@@ -1,6 +1,7 @@
-"""All requests of a run that proposes, to the forge and to the Git server together: the user waits for each of them.
+"""All requests of a proposing run to the forge and the Git server: the user waits for each one.
 
-A plain clone, commit and push takes nine. The repository is private: a login that is asked for would show as 401.
+A plain clone, commit, and push takes nine. The repository is private: a login sent only on request
+would show as a 401.
 """
 
 from pathlib import Path
@@ -27,8 +28,8 @@ class HttpScene(Scene):
         return [*given, *login, "--git-credentials-url", f"{self.server.url}/"]
 
 
-# Forge, branch, requests of a first request, of a newer build. Of forges these are the least and the most (see
-# tests/forges/test_forge_requests.py); HEAD has to be asked which branch it is.
+# Forge, branch, requests for a new pull request, and for a newer build. These forges need the fewest
+# and the most (see tests/forges/test_forge_requests.py). For HEAD, the branch must be looked up.
 ROWS = [("gitea", "main", 7, 9), ("azure", "main", 7, 10), ("gitea", "HEAD", 9, 11)]
 
 

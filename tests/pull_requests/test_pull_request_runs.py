@@ -49,7 +49,7 @@ def test_a_hold_removes_the_waiting_update_from_its_pull_request(
     assert "1.1.0" in scene.memory
     (pull,) = server.open
     assert "→ `1.1.0`" not in pull.body
-    assert "a (web) 1.1.0: held since" in pull.body  # what left it
+    assert "a (web) 1.1.0: held since" in pull.body  # the removed build
     scene.call("hold", "a", "--image", "api", "--reason", "freeze")
     assert (server.open, list(server.branches)[:-1]) == (
         [],
@@ -76,7 +76,7 @@ def test_a_rollback_is_proposed_as_a_pull_request(scene: Scene, server: GitHub) 
 def test_the_pull_request_of_a_rollback_keeps_its_title_and_reason(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Builds that arrive while it is open change what waits next to it."""
+    """Builds that arrive while it is open change only the other builds in it."""
     scene = Scene(tmp_path, server, group="application", update_strategy="newest-build")
     commit(scene.repo, {target("a"): scene.text("main").replace("1.0.0", "1.5.0")})
     scene.call("rollback", "a", "--image", "web", "--to", "previous", "--reason", "5xx since noon")
@@ -139,7 +139,7 @@ def test_the_token_is_never_sent_to_a_host_named_by_an_annotation(
 
 
 def test_an_immediate_merge_is_reported_as_the_landed_commit(scene: Scene, server: GitHub) -> None:
-    """Nothing has to pass: the merge is what the run tells of, and what Argo CD will see."""
+    """There are no checks, so the run reports the merge commit, which Argo CD will see."""
     server.auto_merge = "clean"
     report = scene.event(f"{WEB}:1.1.0", "--auto-merge")
     (pull,) = server.pulls
@@ -156,19 +156,19 @@ def test_auto_merge_waits_for_the_checks(scene: Scene, server: GitHub) -> None:
 
 
 class Boasting(GitHub):
-    """Names the pages of its requests as no honest forge does."""
+    """A forge with implausible page URLs in its requests."""
 
     page = ""
 
     def shown(self, pull: Pull) -> dict[str, Any]:
-        """With that page."""
+        """Return the request with this page."""
         return super().shown(pull) | {"html_url": self.page}
 
 
 @pytest.mark.parametrize(
     "page", [f"https://git.example/{'x' * 20_000}", "##[add-mask]x", "https://x/\n::add-mask::x"]
 )
-def test_implausible_answers_of_a_forge_are_not_written_to_results(
+def test_implausible_responses_of_a_forge_are_not_written_to_results(
     tmp_path: Path, page: str
 ) -> None:
     with serving(Boasting()) as server:
@@ -180,12 +180,12 @@ def test_implausible_answers_of_a_forge_are_not_written_to_results(
         assert (done.code, done.json["status"]) == (0, "updated"), done.stderr
         assert (
             done.json["commits"][0]["pull_request"] == f"{server.url}/{NAME}"
-        )  # the repository's page stands for it
+        )  # replaced with the repository's page
         found = {path.name: path.read_text() for path in results.iterdir()}
         assert (found["updated"], len(found["commit"])) == ("true", 40)
         assert sum(len(name) + len(text.encode()) for name, text in found.items()) < 2048
         assert len(summary.read_text()) < 2048
-        again = scene.call(*given)  # what a decision says of the request, too
+        again = scene.call(*given)  # the decision about the request, too
         assert len(again.stdout) < 4096
         assert dangers(done.stdout + done.stderr + again.stdout + summary.read_text()) == []
 

@@ -1,4 +1,4 @@
-"""Pull requests by the command: what is proposed, by whom it is wanted, what waits, and who wins."""
+"""Pull requests by the command: what is proposed, on whose request, what waits, and which wins."""
 
 import json
 from pathlib import Path
@@ -45,7 +45,7 @@ def test_updates_proposed_by_another_argo_cd_are_kept(server: GitHub, tmp_path: 
     for app, tag in ((staging, "1.1.0"), (production, "1.2.0"), (staging, "1.3.0")):
         scene.apps = manifest(tmp_path, app)
         assert verdict(scene.event(f"{WEB}:{tag}")) == ("update", "admitted")
-    (pull,) = server.open  # of the image
+    (pull,) = server.open  # one request for the image
     assert "newTag: 1.3.0" in show(scene.repo, pull.head, target("a"))
     assert "newTag: 1.2.0" in show(scene.repo, pull.head, target("b"))
 
@@ -53,7 +53,7 @@ def test_updates_proposed_by_another_argo_cd_are_kept(server: GitHub, tmp_path: 
 def test_updates_carried_over_are_listed_and_can_be_declined(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Each run reads one of two Applications with one request."""
+    """Each run reads one of two Applications that share a request."""
     scene = Scene(tmp_path, server, names=("a", "b"), group="repository")
     apps = {
         name: application(name, scene.url, image_list=f"{alias}={image}")
@@ -124,7 +124,7 @@ def test_the_head_branch_can_be_named_by_an_annotation(server: GitHub, tmp_path:
 
 
 def test_a_head_branch_name_of_64_hexadecimal_digits_works(server: GitHub, tmp_path: Path) -> None:
-    """As Image Updater's own example makes it; each version is a request of its own."""
+    """The template is Image Updater's own example. Each version gets a separate request."""
     scene = Scene(tmp_path, server, git_branch="main:{{.SHA256}}")
     assert verdict(scene.event(f"{WEB}:1.1.0")) == ("update", "admitted")
     (pull,) = server.open
@@ -165,7 +165,7 @@ def test_labels_reviewers_assignees_and_draft_are_set(scene: Scene, server: GitH
 def test_labels_from_an_image_updater_resource_and_the_command_line_are_combined(
     scene: Scene, server: GitHub
 ) -> None:
-    """An ImageUpdater names labels for its own Applications."""
+    """An ImageUpdater sets labels for its own Applications."""
     request = {"github": {}, "labels": ["team-a", "deploy"]}
     resource = {
         "apiVersion": "argocd-image-updater.argoproj.io/v1alpha1",
@@ -187,7 +187,7 @@ def test_labels_from_an_image_updater_resource_and_the_command_line_are_combined
 
 
 def test_labels_and_user_names_may_contain_spaces(scene: Scene, server: GitHub) -> None:
-    """On the command line one value is one; a variable holds one on each line."""
+    """On the command line, each value is one name. In a variable, each line is one."""
     server.people["Ann Smith"] = ""
     more = ("--pull-request-label", "needs review", "--pull-request-reviewer", "Ann Smith")
     scene.call(
@@ -339,7 +339,7 @@ def test_a_build_older_than_a_closed_update_is_refused(
 def test_a_closed_update_stays_closed_next_to_other_pull_requests(
     scene: Scene, server: GitHub
 ) -> None:
-    """The newest request tells of it, whatever it proposes and whatever became of it."""
+    """It is remembered, whatever the newest request proposes and however that one ends."""
     scene.event(f"{WEB}:1.2.0")
     scene.decline()
     scene.delete()
@@ -382,7 +382,7 @@ def test_the_next_pull_request_starts_from_the_new_base(
 def test_a_merge_just_before_the_push_leads_to_a_new_pull_request(
     scene: Scene, server: GitHub
 ) -> None:
-    """What is left is decided and proposed on the new tip: what was merged would conflict with it otherwise."""
+    """The rest is decided and proposed on the new tip. Otherwise, it would conflict with the merge."""
     scene.event(f"{WEB}:1.1.0")
     first = server.branches[scene.head]
 
@@ -454,7 +454,7 @@ def test_a_pull_request_on_top_of_a_commit_by_a_person_lists_all_changes(
 def test_an_update_is_carried_over_after_the_forge_was_down(
     scene: Scene, server: GitHub, after_a_closed_one: bool
 ) -> None:
-    """The forge was down when the branch was pushed: the next event of another image carries it along."""
+    """The forge was down when the branch was pushed. The next event for another image includes it."""
     if after_a_closed_one:
         scene.event(f"{WEB}:1.1.0")
         scene.decline()
@@ -469,7 +469,7 @@ def test_an_update_is_carried_over_after_the_forge_was_down(
 def test_one_event_can_push_one_application_and_propose_another(
     server: GitHub, tmp_path: Path
 ) -> None:
-    """Of two Applications one wants a request: the other is pushed, and its commit does not disturb the request."""
+    """Of two Applications, one needs a request. The other's pushed commit does not affect it."""
     scene = Scene(tmp_path, server, names=("a", "b"))
     scene.flags = ()
     apps = json.loads(scene.apps.read_text())

@@ -1,4 +1,4 @@
-"""A release of a hold that the base has is a request like any other."""
+"""The release of a hold on the base is a request like any other."""
 
 from fakes.github_api import GitHub
 from support import commit, git, image_update

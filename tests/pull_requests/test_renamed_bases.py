@@ -41,7 +41,7 @@ def renamed(scene: Scene, base: str = "trunk") -> None:
 def test_the_new_pull_request_replaces_the_old_pull_request(
     image: str, waits: str, scene: Scene
 ) -> None:
-    """With all that waited: also if the event is older than that."""
+    """All waiting builds move to the new one, even if the event is older."""
     scene.event(f"{WEB}:1.1.0")
     (old,) = scene.server.open
     renamed(scene)
@@ -147,7 +147,7 @@ def test_the_group_in_the_config_applies_after_a_rename(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seen", [True, False], ids=["a run has seen it", "no run has seen it"])
 def test_an_update_closed_by_a_person_stays_closed_after_a_rename(seen: bool, scene: Scene) -> None:
-    """A Git host retargets open requests only: a closed one keeps the base's old name."""
+    """A Git host retargets only open requests: a closed one keeps the base's old name."""
     scene.event(f"{WEB}:1.1.0")
     old = scene.decline()
     if seen:
@@ -200,7 +200,7 @@ def test_a_hold_and_its_deferred_update_follow_a_renamed_default_branch(tmp_path
 
 
 def test_a_release_right_after_a_rename_ends_the_hold(scene: Scene) -> None:
-    """Nothing is left to remember, so there is no new memory branch: the old one goes all the same."""
+    """Nothing remains to remember, so there is no new memory branch. The old one is still deleted."""
     scene.call("hold", "a", "--reason", "INC-42")
     renamed(scene)
     assert "released" in scene.call("release", "a").stdout

@@ -44,14 +44,14 @@ LEVEL = Warn
 
 @dataclass(frozen=True)
 class GiteaServer:
-    """Runs log in as `ci`, and `person` owns the repositories."""
+    """A server where runs log in as `ci`, and `person` owns the repositories."""
 
     url: str
     folder: Path
     tokens: dict[str, str]
 
     def ask(self, user: str, method: str, path: str, body: Any = None) -> Any:
-        """Return the API's answer to a user. Fails if the API refuses."""
+        """Return the API's response to a user. Fail if the API refuses."""
         heads = {"Authorization": f"token {self.tokens[user]}"}
         answer = requests.request(
             method, f"{self.url}/api/v1/{path}", json=body, headers=heads, timeout=30
@@ -60,7 +60,7 @@ class GiteaServer:
         return answer.json() if answer.content else None
 
     def take(self, repo: Path) -> Path:
-        """Make a repository of `person` with the same main branch, which `ci` may write to.
+        """Create a repository of `person` with the same main branch, which `ci` may write to.
 
         Return its place on disk.
         """
@@ -71,13 +71,13 @@ class GiteaServer:
         git(repo, "push", "--quiet", there, "main")
         wait_until(
             lambda: not self.ask("ci", "GET", f"repos/person/{name}")["empty"]
-        )  # its API notices late
+        )  # the API notices the push late
         return self.folder / "repositories" / "person" / repo.name
 
 
 @contextmanager
 def gitea_server(folder: Path) -> Iterator[GiteaServer]:
-    """A Gitea with the users `ci` and `person`."""
+    """Yield a Gitea with the users `ci` and `person`."""
     program, port, file = installed("bin/gitea"), free_port(), folder / "app.ini"
     pages = installed("gitea")
     file.write_text(

@@ -1,6 +1,6 @@
-"""A real Kubernetes API server on loopback, with its etcd, RBAC and definitions of Argo CD's Applications.
+"""A real Kubernetes API server on loopback, with etcd, RBAC, and Argo CD's Application definition.
 
-There are no controllers, so nothing is reconciled, scheduled or cleaned up.
+There are no controllers, so nothing is reconciled, scheduled, or cleaned up.
 """
 
 import json
@@ -42,7 +42,7 @@ class KubernetesServer:
         kind: str = "application/json",
         token: str = ADMIN,
     ) -> Any:
-        """Return the answer to a request."""
+        """Return the response to a request."""
         heads = {"Authorization": f"Bearer {token}", "Content-Type": kind, **PREFERRED}
         data = None if body is None else json.dumps(body)
         return requests.request(
@@ -50,7 +50,7 @@ class KubernetesServer:
         )
 
     def create(self, *objects: Mapping[str, Any]) -> None:
-        """Create objects. Those that already exist stay."""
+        """Create objects. Existing objects are kept."""
         for one in objects:
             answer = self.ask("POST", self.path(one), one)
             assert answer.status_code in (201, 409), answer.text
@@ -97,7 +97,7 @@ class KubernetesServer:
 
 @contextmanager
 def kubernetes_server(folder: Path) -> Iterator[KubernetesServer]:
-    """An API server that knows Applications and ImageUpdaters, with the namespaces `argocd`, `team` and `ci`."""
+    """Yield a server with Applications, ImageUpdaters, and the namespaces `argocd`, `team`, `ci`."""
     etcd, apiserver = installed("bin/etcd"), installed("bin/kube-apiserver")
     client, peer, port = free_port(), free_port(), free_port()
     store = [

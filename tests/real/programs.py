@@ -1,4 +1,4 @@
-"""What `tests/real/install` has installed; without it the tests of a program are skipped."""
+"""Programs from `tests/real/install`. Tests of a program that is not installed are skipped."""
 
 import pytest
 from support import ROOT

@@ -1,4 +1,4 @@
-"""The shipped action and the ready check by act, which reads workflows and actions with code of its own, in containers of podman."""
+"""The shipped action and the check with act, an independent reader of workflows, in podman."""
 
 import json
 import os
@@ -28,12 +28,12 @@ pytestmark = [
 ]
 PLACE = "https://git.example.com/"
 NAMES = ("status", "updated", "commit", "applications")
-LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'  # as `containers.container` has it
+LIMITS = '[containers]\ndefault_ulimits = ["nofile=4096:4096", "nproc=10000:10000"]\n'  # as in `containers.container`
 
 
 @pytest.fixture(scope="module")
 def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where podman speaks Docker's language; it has the action's image, by its name."""
+    """Yield the address of podman's Docker-compatible API, which has the action's image by name."""
     for program in containers.PROGRAMS:
         needs(program)
     folder, environment = tmp_path_factory.mktemp("act"), dict(containers.environment())
@@ -56,7 +56,7 @@ def docker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Project:
-    """A project whose workflow uses the action, and keeps the GitOps repository next to it."""
+    """A project whose workflow uses the action, with the GitOps repository next to it."""
 
     def __init__(self, folder: Path, docker: str, **given: str) -> None:
         self.folder, self.docker = folder / "project", docker
@@ -74,7 +74,7 @@ class Project:
         git(self.folder, "commit", "--quiet", "--message=Start")
 
     def run(self, *event: str) -> "subprocess.CompletedProcess[str]":
-        """The workflow; its jobs run in the action's image as well, which has git and a shell."""
+        """Run the workflow. Its jobs run in the action's image, too, which has git and a shell."""
         image = yaml.safe_load((ROOT / "action.yml").read_text())["runs"]["image"].removeprefix(
             "docker://"
         )
@@ -97,7 +97,7 @@ class Project:
         )
 
     def results(self) -> dict[str, str]:
-        """What the step after it was given."""
+        """Return the results that the next step got."""
         lines = (self.folder / "passed").read_text().splitlines()
         return dict(line.split("=", 1) for line in lines)
 
@@ -148,7 +148,7 @@ def test_a_failing_step_stops_the_job(docker: str, tmp_path: Path) -> None:
 
 
 def test_each_command_of_the_manual_workflow_works(docker: str, tmp_path: Path) -> None:
-    """The ready file for a person's click, with what people type in the form."""
+    """The ready-made file for manual runs, with the values that people enter in its form."""
     project = Project(tmp_path, docker, image="ghcr.io/acme/web:1.1.0")
     other = repository(project.folder, "other", name="other.git")
     apps = (application("web", f"{PLACE}repo.git"), application("other", f"{PLACE}{other.name}"))
@@ -163,7 +163,7 @@ def test_each_command_of_the_manual_workflow_works(docker: str, tmp_path: Path) 
         read, "          applications: applications.json"
     )
     workflow = yaml.safe_load(text)
-    workflow["on"] = workflow.pop(True)  # YAML 1.1 takes the word for a truth value
+    workflow["on"] = workflow.pop(True)  # YAML 1.1 reads the word as a boolean
     rewrite = PLACE + "=${{ github.workspace }}/"
     workflow["env"] = {  # for the whole pipeline
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "file", "IMAGE_UPDATE_REWRITE_URL": rewrite,
@@ -201,7 +201,7 @@ CHECK = ".github/workflows/check.yml"
 
 @pytest.fixture
 def gitops(tmp_path: Path) -> Iterator[Scene]:
-    """A GitOps repository that a server has, with the ready workflow as it is."""
+    """Yield a GitOps repository on a server, with the unchanged ready-made workflow."""
     with git_server(tmp_path) as server:
         text = (ROOT / "examples/github/check.yml").read_text()
         yield Scene(tmp_path, f"{server.url}gitops.git", **{CHECK: text})
@@ -212,7 +212,7 @@ def checked(
 ) -> "subprocess.CompletedProcess[str]":
     """Run the workflow on an event, in a checkout like that of `actions/checkout`: one commit.
 
-    act runs no `actions/checkout` for the repository that it is in, and takes the action from here.
+    act does not run `actions/checkout` for its own repository, and uses the action from this folder.
     """
     root = scene.checkout("/project", sha) / "project"
     (root.parent / "event.json").write_text(json.dumps(event))
@@ -231,7 +231,7 @@ def checked(
         f"--platform=ubuntu-latest={image.removeprefix('docker://')}",
         f"--local-repository={used}={action}",
         f"--eventpath={root.parent / 'event.json'}",
-        # a server without TLS, and no registry
+        # the server has no TLS, and there is no registry
         "--env=IMAGE_UPDATE_ALLOW_PROTOCOL=http",
         "--env=IMAGE_UPDATE_REGISTRY_CHECK=never",
         "--pull=false",

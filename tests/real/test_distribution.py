@@ -1,6 +1,6 @@
-"""Whole runs on the CNCF's registry, version 3: tags page by page, which version 2 does not have, and signatures.
+"""Whole runs on the CNCF's registry, version 3: paged tags, which version 2 lacks, and signatures.
 
-The signatures are those of a real cosign 3, in both of its formats, by a key and without a transparency log.
+The signatures are by a real cosign 3, in its two formats, with a key and no transparency log.
 """
 
 import json
@@ -50,15 +50,15 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Cosign:
-    """A key pair, and signatures by it."""
+    """A key pair, and signatures made with it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.public = folder, folder / "cosign.pub"
         self._ran("generate-key-pair")
-        self._ran("signing-config", "create", "--out", "nobody.json")  # no log, no authority
+        self._ran("signing-config", "create", "--out", "nobody.json")  # without log and authority
 
     def sign(self, image: str, *, old: bool) -> None:
-        """Put a signature next to an image: a bundle, or as cosign 2 made them."""
+        """Put a signature next to an image: a bundle, or the format of cosign 2."""
         how = (
             ["--use-signing-config=false", "--new-bundle-format=false", "--tlog-upload=false"]
             if old
@@ -136,7 +136,7 @@ def test_a_scan_finds_the_newest_of_many_pages_of_tags(registry: str, tmp_path: 
 
 
 def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
-    """Each body starts a run, as a trigger does it: the layers, the manifests, and last the index."""
+    """Each body starts a run, as with a trigger: the layers, the manifests, and finally the index."""
     folder = tmp_path / "registry"
     folder.mkdir()
     with serving(Listener()) as listener:
@@ -155,7 +155,7 @@ def test_a_push_notification_becomes_a_commit(tmp_path: Path) -> None:
     (decision,) = reports[-1]["decisions"]
     assert (decision["verdict"], decision["event"]) == ("update", "registry event, distribution")
     assert reports[-1]["images"][0]["digest"] == content.digest
-    # layers, configs and the manifests of the platforms
+    # layers, configs, and the manifests of the platforms
     assert sum(report["images_passed_over"] for report in reports) >= 4
 
 

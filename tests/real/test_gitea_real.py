@@ -55,7 +55,7 @@ class Scene:
         }
 
     def by_hand(self, verb: str, *more: str) -> Result:
-        """Give a command whose change is proposed."""
+        """Run a command by a person whose change is proposed."""
         given = self.given("--pull-request", image="")[3:]
         result = image_update(verb, "web", *more, *given, env=self.env)
         assert result.code == 0, result.stderr
@@ -79,7 +79,7 @@ class Scene:
         return found
 
     def proposed_by_hand(self, version: str) -> Any:
-        """Open the request of a person who edits the version."""
+        """Open a person's request that edits the version."""
         place = f"contents/{target('web')}"
         text = self.main().replace("1.0.0", version)
         body = {
@@ -94,7 +94,7 @@ class Scene:
         return self.person("POST", "pulls", request)
 
     def checked(self, pull: Any) -> int:
-        """Check a request, tell Gitea how it went, and return the exit code."""
+        """Check a request, report the result to Gitea, and return the exit code."""
         sides = ("--base", "main", "--head", pull["head"]["ref"], "--repository", self.url)
         login = ("--git-credentials-url", self.gitea.url)
         done = image_update("check", *sides, "--applications", str(self.apps), *login, env=self.env)
@@ -104,12 +104,12 @@ class Scene:
         return done.code
 
     def merges(self, pull: Any) -> bool:
-        """Try to merge a request, and tell whether Gitea does it."""
+        """Try to merge a request, and return whether Gitea does it."""
         url = f"{self.gitea.url}/api/v1/{self.api}/pulls/{pull['number']}/merge"
         login = {"Authorization": f"token {self.gitea.tokens['ci']}"}
         answers = []
 
-        def decided() -> bool:  # it looks for conflicts first, and asks to try again meanwhile
+        def decided() -> bool:  # during its conflict check, Gitea asks to try again
             answers.append(requests.post(url, json={"Do": "merge"}, headers=login, timeout=30))
             return "try again" not in answers[-1].text.lower()
 
@@ -232,7 +232,7 @@ def test_auto_merge_that_a_person_cancels_stays_off(scene: Scene) -> None:
     scene.person("DELETE", f"pulls/{pull['number']}/merge")
     assert "set again" not in scene.proposed("1.3.0", "--auto-merge").stderr
     scene.person("POST", f"pulls/{pull['number']}/reviews", {"event": "APPROVED", "body": "fine"})
-    sleep(3)  # longer than Gitea takes to merge what is scheduled
+    sleep(3)  # longer than Gitea takes for a scheduled merge
     assert [one["number"] for one in scene.pulls()] == [pull["number"]]
 
 
@@ -294,11 +294,11 @@ def test_auto_merge_merges_an_approved_pull_request(scene: Scene) -> None:
 
 
 def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
-    """The status is what a workflow makes of the exit code. A hold arrives while a person's request waits."""
+    """The status comes from the exit code, as in a workflow. A hold is set while the request is open."""
     rule = {"rule_name": "main", "enable_push": True, "enable_status_check": True}
     scene.person("POST", "branch_protections", {**rule, "status_check_contexts": ["check"]})
     pull = scene.proposed_by_hand("1.1.0")
-    assert not scene.merges(pull)  # nobody has checked it
+    assert not scene.merges(pull)  # it was not checked yet
     assert scene.checked(pull) == 0
     held = scene.given(image="")[3:]
     reason = ("--reason", "incident 42")
@@ -313,7 +313,7 @@ def test_a_required_check_blocks_the_merge_during_a_hold(scene: Scene) -> None:
 
 
 def test_declining_or_releasing_a_proposed_rollback_ends_its_hold(scene: Scene) -> None:
-    """A rollback waits with its hold. Declined, it holds nothing; released, it stays. What is held leaves a request."""
+    """A rollback waits with its hold. If declined, nothing is held. If released, the rollback stays."""
     scene.run(image=f"{WEB}:1.5.0")
     scene.by_hand("rollback", "--to", "1.0.0")
     assert scene.proposed("1.6.0").json["decisions"][0]["rule"] == "held"

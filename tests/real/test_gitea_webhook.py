@@ -1,4 +1,4 @@
-"""The webhook of a real Gitea about its packages: a push to its registry becomes a commit."""
+"""The package webhook of a real Gitea: a push to its registry becomes a commit."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,7 +33,7 @@ def listener(gitea: GiteaServer) -> Iterator[Listener]:
 
 
 class Scene:
-    """An Application that tracks an image of Gitea's registry, which everybody may read."""
+    """An Application that tracks an image in Gitea's registry, which everybody may read."""
 
     def __init__(self, gitea: GiteaServer, folder: Path) -> None:
         self.host = gitea.url.partition("://")[2]
@@ -60,7 +60,7 @@ class Scene:
 def test_a_push_to_the_package_registry_becomes_a_commit(
     gitea: GiteaServer, listener: Listener, tmp_path: Path
 ) -> None:
-    """Each body starts a run, as a trigger does it: the manifests of the platforms, and last the index."""
+    """Each body starts a run, as with a trigger: the platforms' manifests, and finally the index."""
     scene = Scene(gitea, tmp_path)
     parts = [image("linux/amd64"), image("linux/arm64/v8")]
     scene.push("1.1.0", index(parts, extra=[attestation(parts[0])]))
@@ -90,7 +90,7 @@ def test_tag_moves_are_updates_and_other_webhook_events_are_skipped(
     deleted = scene.run(listener.bodies.get(timeout=30))
     for done in (signed, deleted):
         assert (done.code, done.json["images_passed_over"]) == (0, 1), done.stderr
-    late = scene.run(first.replace(b"2.0.0", b"3.0.0"))  # nobody pushed that
+    late = scene.run(first.replace(b"2.0.0", b"3.0.0"))  # this tag was never pushed
     assert late.json["decisions"][0]["rule"] == "not-in-registry"
 
 

@@ -1,4 +1,4 @@
-"""The shipped GitLab component and the ready check by gitlab-ci-local, which reads pipelines and inputs with code of its own."""
+"""The shipped GitLab component and check with gitlab-ci-local, an independent pipeline reader."""
 
 import json
 import os
@@ -53,7 +53,7 @@ class Project:
         git(self.folder, "commit", "--quiet", "--message=Start")
 
     def run(self, *more: str) -> "subprocess.CompletedProcess[str]":
-        """The pipeline; scripts run on this machine, in place of the image."""
+        """Run the pipeline. Its scripts run on this machine instead of in the image."""
         needs("rsync")
         path = f"{sysconfig.get_path('scripts')}{os.pathsep}{os.environ['PATH']}"
         argv = [
@@ -72,7 +72,7 @@ class Project:
         )
 
     def results(self) -> dict[str, str]:
-        """What the job after it was given."""
+        """Return the results that the next job got."""
         return dict(line.split("=", 1) for line in self.passed.read_text().splitlines())
 
 
@@ -133,7 +133,7 @@ def test_invalid_inputs_prevent_the_pipeline_from_starting(
 
 @pytest.mark.usefixtures("author")
 def test_each_command_of_the_manual_pipeline_works(tmp_path: Path) -> None:
-    """The ready file for a person's click, with what people type as variables."""
+    """The ready-made file for manual pipelines, with the variables that people enter."""
     project = Project(tmp_path, image="ghcr.io/acme/web:1.1.0")
     other = repository(tmp_path, "other", name="other.git")
     manifest(project.folder, application("web", project.repo), application("other", other))
@@ -209,7 +209,7 @@ def test_each_other_command_ends_with_the_expected_code_and_message(
 
 @pytest.mark.parametrize("kind", ["detached", "merged_result"])
 def test_the_ready_made_check_covers_merge_requests(tmp_path: Path, kind: str) -> None:
-    """The file as it is, but for the component, which comes from here."""
+    """The file is unchanged, except that the component is local."""
     needs("rsync")
     text = (ROOT / "examples/gitlab/check.yml").read_text()
     used = "component: $CI_SERVER_FQDN/argocd-image-update/image-update/image-update@" + __version__
@@ -251,7 +251,7 @@ def _checked(scene: Scene, head: str, kind: str) -> "subprocess.CompletedProcess
         "CI_MERGE_REQUEST_SOURCE_BRANCH_SHA": head if kind == "merged_result" else "",
         "CI_COMMIT_SHA": sha,
         "CI_JOB_TOKEN": "a-token",
-        # a server without TLS, and no registry
+        # the server has no TLS, and there is no registry
         "IMAGE_UPDATE_ALLOW_PROTOCOL": "http",
         "IMAGE_UPDATE_REGISTRY_CHECK": "never",
         "IMAGE_UPDATE_GIT_CREDENTIALS_URL": scene.url,

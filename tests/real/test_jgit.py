@@ -1,4 +1,4 @@
-"""Whole runs on JGit's Git server, which Gerrit has too: nothing of it is git's own code."""
+"""Whole runs on JGit's Git server, which Gerrit uses, too: none of it is git's own code."""
 
 import os
 import re
@@ -42,7 +42,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, repos: Path) -> Iterator[st
 
 
 def accepting(repo: Path) -> Path:
-    """Over HTTP without a login, a repository accepts no push unless it says so."""
+    """Let a repository accept pushes over HTTP without a login, which it refuses by default."""
     git(repo, "config", "http.receivepack", "true")
     return repo
 
@@ -50,7 +50,7 @@ def accepting(repo: Path) -> Path:
 def test_a_run_fetches_only_the_objects_that_it_needs(
     server: str, repos: Path, tmp_path: Path
 ) -> None:
-    """JGit knows partial and shallow fetches, as git does."""
+    """JGit supports partial and shallow fetches, like git."""
     repo = accepting(repository(repos, "web", name="large.git"))
     commit(repo, {"big": os.urandom(1_500_000).hex()})
     result = image_update(
@@ -85,7 +85,7 @@ def test_concurrent_runs_all_land(server: str, repos: Path, tmp_path: Path) -> N
 
 
 def test_a_pull_request_is_updated_with_newer_builds(server: str, repos: Path) -> None:
-    """Its branch is made, moved forward, and made again on a base that has moved."""
+    """Its branch is created, moved forward, and created again on a base that has moved."""
     with serving(GitHub()) as forge:
         scene = Scene(repos, forge)
         accepting(scene.repo)
@@ -103,7 +103,7 @@ def test_a_pull_request_is_updated_with_newer_builds(server: str, repos: Path) -
 def test_a_push_refused_by_jgit_reports_the_reason(
     server: str, repos: Path, tmp_path: Path
 ) -> None:
-    repository(repos, "web", name="closed.git")  # it accepts no push without a login
+    repository(repos, "web", name="closed.git")  # it refuses a push without a login
     refused = image_update(
         *arguments(manifest(tmp_path, application("web", f"{server}/closed.git")))
     )

@@ -1,4 +1,4 @@
-"""The stand-in for the Kubernetes API answers as the real one does, request for request."""
+"""The stand-in for the Kubernetes API responds like the real API, request by request."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,8 +23,8 @@ OWN = {
     "creationTimestamp",
     "resourceVersion",
     "selfLink",
-}  # of each server
-Ask = tuple[str, str, str, Any]  # method, path, type of what is sent or accepted, body
+}  # different on each server
+Ask = tuple[str, str, str, Any]  # method, path, content type or accepted type, body
 
 LABELS = {"a": "b"}
 APPS = [
@@ -94,7 +94,7 @@ def fake() -> Iterator[KubernetesApi]:
 
 
 def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests.Response:
-    """The answer to one request; `{version}` is the current version of the object."""
+    """Return the response to one request. `{version}` is the current version of the object."""
     method, path, kind, body = ask
     session = requests.Session()
     session.headers["Authorization"] = f"Bearer {token}"
@@ -109,7 +109,7 @@ def asked(url: str, token: str, ask: Ask, verify: str | bool = True) -> requests
 
 
 def essence(answer: requests.Response) -> Any:
-    """What a client can rely on. The real one adds to what it creates."""
+    """Return what a client can rely on. The real API adds fields to objects that it creates."""
     if answer.status_code == 201:
         return answer.status_code, ""
     if not answer.headers["Content-Type"].startswith("application/json"):
@@ -127,7 +127,7 @@ def _essence(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_the_fake_api_gives_the_same_answers_as_the_real_api(
+def test_the_fake_api_gives_the_same_responses_as_the_real_api(
     real: KubernetesServer, fake: KubernetesApi, name: str
 ) -> None:
     for path in (HERE, "/api/v1/namespaces/argocd/events"):

@@ -1,4 +1,4 @@
-"""The reports of lint by programs that read them: sarif-tools, and junitparser. GitLab's own reader is in Ruby."""
+"""Lint's reports as read by sarif-tools and junitparser. GitLab's own reader is in Ruby."""
 
 import json
 import subprocess

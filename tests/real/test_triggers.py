@@ -1,4 +1,4 @@
-"""The samples with the code of Tekton Triggers and Argo Events: what arrives is what the registry sent."""
+"""The samples with the code of Tekton Triggers and Argo Events: the registry's event arrives."""
 
 import json
 import subprocess
@@ -35,7 +35,7 @@ def test_triggers_pass_on_the_exact_event() -> None:
     bodies = [*(case["payload"] for case in CASES), EVIL]
     for body, made in zip(bodies, handed_on(bodies), strict=True):
         assert json.loads(made["argo"]) == body
-        if isinstance(body, dict):  # Tekton's interceptors take nothing else
+        if isinstance(body, dict):  # Tekton's interceptors accept nothing else
             assert json.loads(made["tekton"]) == body
             assert made["forged"] == "refused"
         else:

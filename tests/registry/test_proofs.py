@@ -1,6 +1,6 @@
-"""Provenance: certificates and statements in the shapes that tools document. None that is wrong proves anything.
+"""Provenance: certificates and statements in the documented shapes. Wrong ones prove nothing.
 
-Keys are from openssl, identities from a Sigstore of the tests' own, and the package sigstore verifies them.
+Keys are from openssl, identities from the tests' own Sigstore. The package sigstore verifies them.
 """
 
 import base64
@@ -50,7 +50,7 @@ Predicate = dict[str, Any]
 def github_v1(
     repository: str = WEB, ref: str = "refs/heads/main", path: str = RELEASE, builder: str = HOSTED
 ) -> Predicate:
-    """As actions/attest-build-provenance writes it."""
+    """Return a statement as actions/attest-build-provenance writes it."""
     return {
         "buildDefinition": {
             "buildType": "https://actions.github.io/buildtypes/workflow/v1",
@@ -81,7 +81,7 @@ def generator_v02(
     path: str = RELEASE,
     builder: str = GENERATOR,
 ) -> Predicate:
-    """As slsa-github-generator's generator for containers writes it."""
+    """Return a statement as slsa-github-generator's container generator writes it."""
     source = {"uri": f"git+{repository}@{ref}", "digest": {"sha1": "c" * 40}}
     return {
         "builder": {"id": builder},
@@ -99,7 +99,7 @@ def generator_v02(
 def chains_v1(
     repository: str = f"{WEB}.git", builder: str = CHAINS, pipeline: str = "release"
 ) -> Predicate:
-    """As Tekton Chains writes it in its format slsa/v2alpha4."""
+    """Return a statement as Tekton Chains writes it in its format slsa/v2alpha4."""
     return {
         "buildDefinition": {
             "buildType": "https://tekton.dev/chains/v2/slsa",
@@ -125,7 +125,7 @@ def chains_v1(
 
 
 def chains_v02(*repositories: str, builder: str = CHAINS) -> Predicate:
-    """As Tekton Chains writes it in its format slsa/v1, which is SLSA 0.2."""
+    """Return a statement as Tekton Chains writes it in its format slsa/v1, which is SLSA 0.2."""
     return {
         "builder": {"id": builder},
         "buildType": "tekton.dev/v1beta1/PipelineRun",
@@ -142,7 +142,7 @@ def chains_v02(*repositories: str, builder: str = CHAINS) -> Predicate:
 
 
 def gitlab_v1(source: str = "https://gitlab.com/acme/web") -> Predicate:
-    """As GitLab's runner writes it."""
+    """Return a statement as GitLab's runner writes it."""
     return {
         "buildDefinition": {
             "buildType": "https://gitlab.com/gitlab-org/gitlab-runner/-/blob/v18/PROVENANCE.md",
@@ -191,7 +191,7 @@ def server(oci_registry: RegistryApi) -> RegistryApi:
 
 
 class Asking:
-    """What a run asks about the image."""
+    """A run's questions about the image."""
 
     def __init__(
         self, server: RegistryApi, folder: Path, sigstore: Sigstore, timeout: float = 0.0
@@ -532,7 +532,7 @@ def test_a_bundle_from_another_sigstore_is_rejected(
 def test_a_bundle_with_a_duplicate_envelope_is_rejected(
     server: RegistryApi, tmp_path: Path, sigstore: Sigstore
 ) -> None:
-    """A JSON object may have a key twice. Readers differ in which one they take."""
+    """A JSON object may have a key twice. Readers differ in which one they use."""
     good = bundle(sigstore, statement(github_v1(repository=ELSE)))
     forged = json.dumps({"payloadType": cosign.STATEMENT, "payload": base64.b64encode(statement(github_v1())).decode(),
                          "signatures": json.loads(good)["dsseEnvelope"]["signatures"]})  # fmt: skip
@@ -546,7 +546,7 @@ def test_a_bundle_with_a_duplicate_envelope_is_rejected(
 
 
 @pytest.mark.parametrize("form", ["key", "identity"])
-def test_a_signature_of_an_unknown_key_is_rejected(
+def test_a_signature_by_an_unknown_key_is_rejected(
     server: RegistryApi,
     tmp_path: Path,
     sigstore: Sigstore,
@@ -813,7 +813,7 @@ def test_the_workflow_must_belong_to_the_source_repository() -> None:
     ],
 )
 def test_the_workflow_name_ends_before_the_ref(config: str, ref: str, expected: str) -> None:
-    """`release.yml@x.yml` passed for `release.yml`."""
+    """Once, `release.yml@x.yml` was accepted as `release.yml`."""
     found = of_certificate(GITHUB, {**workflow(), "14": ref, "18": config})
     assert found.workflow == expected
 

@@ -1,4 +1,4 @@
-"""Who is told a login, what refusals mean, and what a registry may make us do."""
+"""Which servers get a login, what refusals mean, and what a registry may make us do."""
 
 import base64
 import json
@@ -148,7 +148,7 @@ def test_an_anonymous_token_is_used_without_a_login(server: RegistryApi) -> None
         {"token": "x", "expires_in": "soon"},
     ],
 )
-def test_an_answer_without_a_valid_token_is_an_error(server: RegistryApi, answer: object) -> None:
+def test_a_response_without_a_valid_token_is_an_error(server: RegistryApi, answer: object) -> None:
     server.ask_for_tokens(ci=PASSWORD)
     server.token_answer = lambda _: answer
     error = ask(server).error
@@ -162,7 +162,7 @@ def test_an_answer_without_a_valid_token_is_an_error(server: RegistryApi, answer
 def test_a_hostile_token_server_does_not_affect_other_registries(
     servers: Callable[..., RegistryApi], body: bytes
 ) -> None:
-    """Its answer ended the whole run with a RecursionError."""
+    """Once, its response ended the whole run with a RecursionError."""
     hostile, good = servers("127.0.0.1"), servers("localhost")
     hostile.ask_for_tokens(ci=PASSWORD)
     hostile.faults["/token"] = lambda _: (200, {"Content-Type": "application/json"}, body)
@@ -401,7 +401,7 @@ def test_one_registry_that_is_down_does_not_stop_the_others(server: RegistryApi)
     assert (type(answers[down].error), answers[up].digest) == (RegistryDownError, API.digest)
 
 
-def test_a_truncated_answer_is_a_temporary_error(server: RegistryApi) -> None:
+def test_a_truncated_response_is_a_temporary_error(server: RegistryApi) -> None:
     server.faults["/manifests/1.0"] = lambda _: (
         200,
         {"Content-Length": "1000", "Connection": "close"},
@@ -450,7 +450,7 @@ def test_an_https_registry_is_trusted_by_certificate_or_insecure_option(
     (tmp_path / "other").mkdir()
     monkeypatch.setenv(
         "REQUESTS_CA_BUNDLE", str(certificate)
-    )  # stays trusted besides what is given
+    )  # stays trusted in addition to the option
     assert (
         ask(server, registry(None, ca=_certificate(tmp_path / "other").read_text())).digest
         == API.digest
@@ -547,7 +547,7 @@ def test_the_request_limit_of_registries_conf_is_applied(
         Question(parse_image(f"{server.name}/acme/api:{tag}"), ("exists",)) for tag in range(11)
     ]
     slept: list[float] = []
-    monkeypatch.setattr("task.registry.api.time", Clock())  # it stands still
+    monkeypatch.setattr("task.registry.api.time", Clock())  # the clock stands still
     monkeypatch.setattr("task.shutdown.sleep", slept.append)
     registry(None, entries=(entry,)).answer(questions)
     assert sorted(slept) == [pytest.approx(number / 20) for number in range(11)]
@@ -579,7 +579,7 @@ def test_a_pull_secret_is_used_only_for_its_namespace(server: RegistryApi) -> No
 
 
 def test_no_error_contains_a_secret(servers: Callable[..., RegistryApi]) -> None:
-    """Every way to log in, with every refusal, against a registry that repeats what it is told."""
+    """Every kind of login with every refusal, by a registry that repeats the requests' headers."""
     lines: list[str] = []
     said: list[object] = []
     for login in (
@@ -693,7 +693,7 @@ def test_only_related_hosts_may_receive_a_login(
 def test_a_login_is_sent_to_a_token_server_with_the_same_configured_login(
     servers: Callable[..., RegistryApi],
 ) -> None:
-    """It is named by the login's entry in Docker's config file, or by the option. A login for it alone is not for the registry."""
+    """The config file or the option must name it with that login. Its own login is not sent elsewhere."""
     for theirs, told in ((PASSWORD, True), ("another", False)):
         one, other = servers(), servers("localhost")
         other.users = {"ci": PASSWORD}

@@ -1,4 +1,4 @@
-"""What surrounds the questions: the configuration file, threads, the end of a run."""
+"""Everything around the queries: the configuration file, threads, and the end of a run."""
 
 from pathlib import Path
 
@@ -67,7 +67,7 @@ def test_an_unreadable_ca_file_in_registries_conf_is_a_usage_error(server: Regis
 
 
 def test_a_ca_file_in_registries_conf_is_read_once(server: RegistryApi, tmp_path: Path) -> None:
-    """It was read again for each question, also in the middle of its renewal."""
+    """Once, it was read again for each query, even in the middle of its renewal."""
     file = tmp_path / "ca.pem"
     file.write_text(Path(certifi.where()).read_text())
     entry = RegistryConf("x", server.url, server.name, ca_file=str(file))

@@ -1,4 +1,4 @@
-"""Facts about images: the right answer, by no more requests than it takes."""
+"""Facts about images: the right result, with no more requests than needed."""
 
 import json
 from base64 import urlsafe_b64encode
@@ -73,7 +73,7 @@ def test_a_known_digest_needs_no_request(oci_registry: RegistryApi) -> None:
     "facts", [("exists",), ("digest",), ("created",), ("exists", "platforms", "labels")]
 )
 @pytest.mark.parametrize("reference", ["acme/api:2.0", "acme/none:1.0", f"acme/api@{ARM.digest}"])
-def test_a_missing_image_is_a_valid_answer(
+def test_a_missing_image_is_a_valid_result(
     oci_registry: RegistryApi, reference: str, facts: tuple[Fact, ...]
 ) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
@@ -337,7 +337,10 @@ def test_the_date_of_an_artifact_is_read_from_its_manifest(
 
 def test_members_that_are_not_images_do_not_count(oci_registry: RegistryApi) -> None:
     seen, notes = attestation(ARM)
-    notes["platform"] = {"os": "linux", "architecture": "mips"}  # only the annotation tells
+    notes["platform"] = {
+        "os": "linux",
+        "architecture": "mips",
+    }  # only the annotation shows what it is
     signature = image("linux/riscv64", "2030-01-01T00:00:00Z")
     extra = [
         (seen, notes),
@@ -396,7 +399,7 @@ def test_missing_index_members_are_skipped_unless_all_are_missing(
 
 def test_at_most_eight_requests_run_in_parallel(oci_registry: RegistryApi) -> None:
     oci_registry.crowd = 8
-    oci_registry.delay = 0.02  # a ninth would have time to arrive
+    oci_registry.delay = 0.02  # a ninth request would have time to arrive
     for number in range(60):
         oci_registry.put("acme/api", str(number), image(seed=str(number)))
     questions = [asked(oci_registry, f"acme/api:{number}", "digest") for number in range(60)]
@@ -406,7 +409,7 @@ def test_at_most_eight_requests_run_in_parallel(oci_registry: RegistryApi) -> No
     assert oci_registry.most_at_once == 8
 
 
-def test_the_same_question_is_requested_once_per_run(oci_registry: RegistryApi) -> None:
+def test_the_same_fact_is_requested_once_per_run(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     question, asking = asked(oci_registry, "acme/api:1.0", "digest", "exists"), registry()
     assert asking.answer([question, question]) == asking.answer([question])
@@ -414,7 +417,7 @@ def test_the_same_question_is_requested_once_per_run(oci_registry: RegistryApi) 
     assert asking.answer([]) == {}
 
 
-def test_questions_about_one_image_share_their_requests(oci_registry: RegistryApi) -> None:
+def test_queries_about_one_image_share_their_requests(oci_registry: RegistryApi) -> None:
     oci_registry.put("acme/api", "1.0", AMD)
     asking = registry()
     asking.answer(

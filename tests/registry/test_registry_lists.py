@@ -1,4 +1,4 @@
-"""Tags, page by page, and what refers to an image."""
+"""Tags, page by page, and the referrers of an image."""
 
 import json
 import time
@@ -100,7 +100,7 @@ def test_each_notation_of_the_next_page_is_followed(server: RegistryApi, link: s
         '<https://thief.example/v2/acme/api/tags/list?last=1.0>; rel="next"',
         '<//thief.example/v2/acme/api/tags/list>; rel="next"',
         '</v2/acme/other/tags/list>; rel="next"',
-        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # the page that was asked for
+        '</v2/acme/api/tags/list?n=10000>; rel="next"',  # the page that was just requested
         '</elsewhere>; rel="next"',
         '<http://127.0.0.1:1/v2/acme/api/tags/list?last=1.0>; rel="next"',
     ],
@@ -113,7 +113,7 @@ def test_a_next_link_outside_the_tag_list_is_rejected(server: RegistryApi, link:
 
 
 def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
-    """Page after page, each with a link to the next."""
+    """Return page after page, each with a link to the next."""
 
     def page(_: Any) -> Any:
         time.sleep(wait)
@@ -123,7 +123,7 @@ def endless(server: RegistryApi, body: bytes, wait: float = 0) -> None:
 
 
 def megabyte(*, each: int) -> bytes:
-    """A page of a million bytes, whose tags are of this length."""
+    """Return a page of a million bytes, with tags of this length."""
     names = (f'"{number:0{each}d}"' for number in range(1_000_000 // (each + 3)))
     return b'{"tags":[%s]}' % ",".join(names).encode()
 

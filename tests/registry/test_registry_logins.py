@@ -1,4 +1,4 @@
-"""Where a registry's login comes from, and who may name it."""
+"""Where a registry's login comes from, and who may choose it."""
 
 import json
 import os
@@ -143,7 +143,7 @@ def helped(folder: Path, text: str) -> dict[str, str]:
         ('{"credsStore": "ours"}', "none.example", ""),
         ('{"credsStore": "ours"}', "empty.example", ""),
         ('{"credsStore": "ours"}', "env.example", "hidden-cloud"),
-        ('{"credsStore": "desktop"}', "ghcr.io", ""),  # from another machine
+        ('{"credsStore": "desktop"}', "ghcr.io", ""),  # a config file from another machine
         ('{"credsStore": "ours", "credHelpers": {"quay.io": "desktop"}}', "ghcr.io", "helped"),
         (f'{{"credHelpers": {{"ghcr.io": "ours"}}, "auths": {{"ghcr.io/acme": {USER}}}}}', "ghcr.io", "u"),
         (f'{{"credHelpers": {{"ghcr.io": "ours"}}, "auths": {{"ghcr.io": {USER}}}}}', "ghcr.io", "helped"),
@@ -280,7 +280,7 @@ def of_annotation(
         ("pullsecret:argocd/pull", "central"),
         ("secret:web/shared#creds", "shared"),
         ("ghcr.io=secret:web/shared#creds", "shared"),
-        ("quay.io=secret:web/shared#creds", ""),  # says nothing of this registry
+        ("quay.io=secret:web/shared#creds", ""),  # not for this registry
     ],
 )
 def test_secrets_named_by_annotations_supply_logins(text: str, expected: str) -> None:

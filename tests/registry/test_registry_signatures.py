@@ -1,4 +1,4 @@
-"""Signatures as cosign stores them: found in both places, checked with real keys, bound to the digest."""
+"""Signatures stored by cosign: found in both places, checked with real keys, bound to digests."""
 
 import threading
 from collections.abc import Callable

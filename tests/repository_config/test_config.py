@@ -1,4 +1,4 @@
-"""Which subscriptions a rule is about, and who decides: pure rows."""
+"""Which subscriptions a rule applies to, and which setting decides, without Git."""
 
 import time
 from dataclasses import replace
@@ -99,7 +99,7 @@ SEVERAL = """\
 - {match: {projects: [shop]}, pullRequests: {enabled: false}}
 """
 PRECEDENCE = [
-    # (annotation or option, the config) → what counts
+    # (annotation or option, the config) → the effective value
     (False, "", False),
     (False, "pullRequests: {enabled: false}", False),
     (False, "pullRequests: {enabled: true}", True),
@@ -221,7 +221,7 @@ def test_the_first_layer_with_a_value_decides(layers: list[Wishes]) -> None:
 
 
 def test_hostile_globs_are_matched_quickly() -> None:
-    """A thousand globs of a file, each as slow as a glob can be, on names and paths as long as they can be."""
+    """A file has a thousand of the slowest globs, for names and paths of maximum length."""
     slow = "*a" * 200 + "b"
     rules = tuple(
         Rule(

@@ -1,4 +1,4 @@
-"""The text of `.image-update/config`: what it says, and every mistake with its line."""
+"""The text of `.image-update/config`: its content, and every mistake with its line."""
 
 import json
 import time
@@ -74,7 +74,7 @@ def test_every_key_of_the_config_is_read() -> None:
 
 
 def test_an_empty_list_of_reviewers_means_no_reviewers() -> None:
-    """A rule takes the reviewers of the top level away."""
+    """A rule removes the reviewers of the top level."""
     assert read_config("version: 1\npullRequests: {reviewers: []}\n").wishes.reviewers == ()
 
 
@@ -306,7 +306,7 @@ freezes:
 
 
 def test_all_mistakes_are_reported_together() -> None:
-    """What only follows from a mistake is not reported: a misspelled key is not missing, too."""
+    """Consequences of a mistake are not reported: a misspelled key is not also reported as missing."""
     _, mistakes = check_config(SEVERAL)
     told = sorted(
         (int(one.message.split()[1][:-1]), one.message.partition(": ")[2]) for one in mistakes
@@ -337,7 +337,7 @@ def test_all_mistakes_are_reported_together() -> None:
     ]
 
 
-def test_a_rule_of_the_check_that_is_no_text_is_reported_once() -> None:
+def test_a_rule_of_the_check_that_is_not_a_string_is_reported_once() -> None:
     _, mistakes = check_config("version: 1\ncheck: {refuse: [[], superseded, x]}\n")
     assert [one.message for one in mistakes] == [
         "line 2: an entry of check.refuse is not a string",

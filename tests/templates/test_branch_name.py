@@ -52,7 +52,7 @@ def change(name: str = "acme/api", old: str = "1.0", new: str = "1.1", alias: st
 def test_templates_give_the_same_branch_names_as_image_updater(case: dict[str, Any]) -> None:
     given = case["input"]
     app = AppFields(given.get("app_name", "web"), given.get("app_namespace", "argocd"))
-    # v1 knows .AppName; ours are filled in every mode. A character is never cut in two.
+    # v1 has .AppName. Our fields are filled in every mode. A character is never cut in two.
     expected = case.get("expect_v1", case["expect"]).removesuffix(BROKEN)
     changes = [change_of(row) for row in given["changes"]]
     if expected:

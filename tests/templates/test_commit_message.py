@@ -1,4 +1,4 @@
-"""Commit messages: AIU's words, the user's templates, and trailers that Git reads back."""
+"""Commit messages: AIU's wording, the user's templates, and trailers that Git reads back."""
 
 import json
 import subprocess
@@ -45,7 +45,7 @@ def changes_of(name: str, *changes: Change) -> AppChanges:
 
 
 def parsed(message: str) -> list[tuple[str, str]]:
-    """The trailers as Git reads them."""
+    """Return the trailers as Git reads them."""
     done = subprocess.run(
         ["git", "interpret-trailers", "--parse"],
         input=message.encode(),
@@ -91,7 +91,7 @@ def test_the_default_message_extends_the_message_of_image_updater() -> None:
     apps = [changes_of("web", change(), change("nginx", "1", "2", DIGEST))]
     ours = message_text(None, apps).text
     aius = ours.replace(" to 1.1 and 2", "").replace("\n    for web", "").replace(" for web", "")
-    assert message_text(DEFAULT, apps).text == aius.replace("2@", "")  # AIU leaves the tag out
+    assert message_text(DEFAULT, apps).text == aius.replace("2@", "")  # AIU omits the tag
     assert ours == (
         "build: automatic update of web to 1.1 and 2\n\n"
         "updates image acme/api tag '1.0' to '1.1' for web\n"

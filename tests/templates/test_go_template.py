@@ -1,4 +1,4 @@
-"""The template engine against Go's own answers."""
+"""The template engine compared with Go's own results."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def test_templates_give_the_same_text_as_in_go(case: dict[str, str]) -> None:
 def test_a_template_with_a_runtime_error_can_be_parsed(case: dict[str, str]) -> None:
     late = {
         "{{9223372036854775808}}"
-    }  # Go parses a number that no int holds; here it does not parse
+    }  # Go parses a number beyond the range of int; here, it does not parse
     if case["template"] in late:
         with pytest.raises(Malformed):
             parse(case["template"])

@@ -1,4 +1,4 @@
-"""The template engine against templates that mean harm."""
+"""The template engine with malicious templates."""
 
 import json
 import time
